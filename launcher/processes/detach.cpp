@@ -9,6 +9,7 @@
 #include <array>
 #include <cerrno>
 #include <csignal>
+#include <filesystem>
 #include <string_view>
 #include <utility>
 
@@ -23,8 +24,27 @@
 namespace ddp::launcher {
 namespace {
 
-std::string log_path(const std::string& folder, pid_t pid) {
-  return fmt::format("{}/ddp-launch-{}.log", folder, pid);
+constexpr int kMaxLogsOfOnePid = 10000;
+
+struct JobLog {
+  std::string path;
+  FileDescriptor file;
+};
+
+// FOLDER/ddp-launch-PID.log, or ddp-launch-PID_2.log … if there is one: pids repeat, soon in
+// containers, and an older job's output must not be overwritten.
+JobLog make_log(const std::filesystem::path& folder) {
+  const std::string name = fmt::format("ddp-launch-{}", ::getpid());
+  std::string path = folder / (name + ".log");
+  for (int job = 2;; ++job) {
+    FileDescriptor file(
+        ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, 0644));
+    if (file.is_open()) return {path, std::move(file)};
+    if (errno != EEXIST || job > kMaxLogsOfOnePid) {
+      throw LaunchError(fmt::format("--detach: cannot write '{}': {}", path, error_text(errno)));
+    }
+    path = folder / fmt::format("{}_{}.log", name, job);
+  }
 }
 
 void put(int fd, std::string_view text) {
@@ -32,40 +52,47 @@ void put(int fd, std::string_view text) {
   static_cast<void>(write_all(fd, text));
 }
 
-void leave_terminal(const std::string& path) {
+void leave_terminal(const FileDescriptor& log) {
   const FileDescriptor null(::open("/dev/null", O_RDWR | O_CLOEXEC));
-  const FileDescriptor log(
-      ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0644));
-  if (!log.is_open()) {
-    throw LaunchError(fmt::format("--detach: cannot write '{}': {}", path, error_text(errno)));
-  }
   ::setsid();
   ::dup2(null.get(), STDIN_FILENO);
   ::dup2(log.get(), STDOUT_FILENO);
   ::dup2(log.get(), STDERR_FILENO);
 }
 
+// What the child reports to the foreground process: the path of its log, and once the job has
+// started, kStarted. A path has no such byte.
+constexpr char kStarted = '\0';
+
 int run_in_child(const std::string& folder, FileDescriptor report,
                  const std::function<int(const ReportStart&)>& job) {
-  leave_terminal(log_path(folder, ::getpid()));
+  JobLog log = make_log(folder);
+  leave_terminal(log.file);
+  log.file.reset();
+  put(report.get(), log.path);
   return job([&report] {
-    if (report.is_open()) put(report.get(), "\n");
+    if (report.is_open()) put(report.get(), {&kStarted, 1});
     report.reset();
   });
 }
 
-// True once the job has reported its start; false if it ended before. Closing the terminal
+// Returns the report, which lacks kStarted if the job ends before its start. Closing the terminal
 // meanwhile does not matter, since the job is meant to outlive it.
-bool has_started(pid_t job, const FileDescriptor& report) {
+std::string wait_for_report(pid_t job, const FileDescriptor& report) {
   SignalReader signals;
+  std::string text;
   for (;;) {
     std::array<pollfd, 2> entries = {{{report.get(), POLLIN, 0}, {signals.fd(), POLLIN, 0}}};
     poll_until(entries, std::nullopt);
     while (const auto signal_number = signals.next()) {
       if (*signal_number != SIGCHLD && *signal_number != SIGHUP) ::kill(job, *signal_number);
     }
-    char byte = 0;
-    if (entries[0].revents != 0) return ::read(report.get(), &byte, 1) == 1;
+    if (entries[0].revents == 0) continue;
+    std::array<char, 4096> buffer;
+    const ssize_t size = ::read(report.get(), buffer.data(), buffer.size());
+    if (size <= 0) return text;
+    text.append(buffer.data(), static_cast<std::size_t>(size));
+    if (text.ends_with(kStarted)) return text;
   }
 }
 
@@ -94,8 +121,9 @@ int run_detached(const std::string& folder, const std::function<int(const Report
   if (pid < 0) throw SystemError("cannot fork a process to go on in the background", errno);
   if (pid == 0) return run_in_child(folder, std::move(report), job);
   report.reset();
-  const std::string path = log_path(folder, pid);
-  if (!has_started(pid, started)) return refuse(pid, path);
+  std::string path = wait_for_report(pid, started);
+  if (!path.ends_with(kStarted)) return refuse(pid, path);
+  path.pop_back();
   put(STDOUT_FILENO, fmt::format("ddp-launch: pid {}, log file {}\n", pid, path));
   return 0;
 }

@@ -4,6 +4,8 @@
 // signals.
 #include <catch2/catch.hpp>
 #include <csignal>
+#include <cstdio>
+#include <filesystem>
 
 #include "support/files.h"
 #include "support/launch.h"
@@ -225,4 +227,45 @@ TEST_CASE("--detach refuses what the job would refuse, and leaves no file", "[de
   check({"no-such-program"}, 127, "no-such-program");
   check({"--master_addr", "192.0.2.77", "true"}, 2, "192.0.2.77");
   CHECK(entries_of(folder.path()) == 0);
+}
+
+namespace {
+
+const std::regex kLogFile("log file (.*)\n");
+
+std::string log_file_in(const std::string& output) {
+  std::smatch match;
+  return std::regex_search(output, match, kLogFile) ? match[1].str() : "";
+}
+
+}  // namespace
+
+TEST_CASE("--detach keeps the log of an older job with the same pid", "[detach]") {
+  const TemporaryDirectory folder;
+  // Pids repeat, since each launcher is in a new container.
+  const auto detach = [&folder](const std::string& program) {
+    return run(
+        {"/usr/bin/unshare", "--pid", "--fork", "sh", "-c", "cd \"$1\" && \"$2\" --detach \"$3\"",
+         "sh", folder.path().string(), DDP_LAUNCH_PATH, program},
+        kRefusalBound);
+  };
+  const std::string first = log_file_in(detach("true").out);
+  if (first.empty()) {
+    std::fprintf(stderr, "SKIPPED: no PID namespace can be made here (not root?)\n");
+    return;
+  }
+  ddp::test::write_bytes(first, "results");
+  const std::string second = log_file_in(detach("true").out);
+  CHECK(second == first.substr(0, first.size() - 4) + "_2.log");
+  CHECK(detach("no-such-program").exit_code == 127);
+  CHECK(entries_of(folder.path()) == 2);
+  CHECK(bytes_of(first) == "results");
+}
+
+TEST_CASE("--detach names a log file in the root folder without a superfluous slash", "[detach]") {
+  const Result result =
+      run({"/bin/sh", "-c", "cd / && exec \"$@\"", "sh", DDP_LAUNCH_PATH, "--detach", "true"},
+          kRefusalBound);
+  CHECK_THAT(result.out + result.err, Contains("/ddp-launch-") && !Contains("//"));
+  std::filesystem::remove(log_file_in(result.out));
 }
