@@ -65,7 +65,8 @@ std::string ask(const char* program, const std::string& module, const std::strin
 
 // "/src/train.cpp:57 (discriminator 3)\n"; unknown parts are "??:0" or "…:?".
 std::string parse_answer(const std::string& answer) {
-  const std::string line = answer.substr(0, answer.find_first_of(" \n"));
+  std::string line = answer.substr(0, answer.find('\n'));
+  if (line.ends_with(')')) line.erase(std::min(line.rfind(" (discriminator "), line.size()));
   const std::size_t colon = line.rfind(':');
   if (colon == std::string::npos || line.starts_with("??")) return "";
   const std::string number = line.substr(colon + 1);

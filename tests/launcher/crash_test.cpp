@@ -2,18 +2,22 @@
 //
 // What the built ddp-launch reports about a worker that crashes, and that the crash handler does
 // not change how the worker ends.
+#include <sys/stat.h>
+
 #include <catch2/catch.hpp>
 #include <csignal>
 #include <cstdlib>
 
 #include "launcher/verdict/elf_image.h"
 #include "launcher/verdict/source_lines.h"
+#include "support/files.h"
 #include "support/launch.h"
 
 using namespace ddp::test::launch;
 using Catch::Matchers::Contains;
 using Catch::Matchers::Matches;
 using ddp::test::lines_of;
+using ddp::test::TemporaryDirectory;
 
 namespace {
 
@@ -106,4 +110,21 @@ TEST_CASE("a file that is not a program has no functions", "[launcher][crash]") 
     CHECK(image.function_at(0).empty());
   }
   CHECK(ddp::launcher::SourceLines().line_of("/no/such/file", 1).empty());
+}
+
+TEST_CASE("a source file's path may have blanks", "[launcher][crash]") {
+  const TemporaryDirectory folder;
+  const std::string path = (folder / "addr2line").string();
+  const std::string before = std::getenv("PATH");
+  ::setenv("PATH", (folder.path().string() + ":" + before).c_str(), 1);
+  const auto line_if_answer_is = [&path](const std::string& answer) {
+    ddp::test::write_bytes(path, "#!/bin/sh\necho '" + answer + "'\n");
+    ::chmod(path.c_str(), 0755);
+    return ddp::launcher::SourceLines().line_of("train", 1);
+  };
+  CHECK(line_if_answer_is("/my work/train.cpp:57") == "train.cpp:57");
+  CHECK(line_if_answer_is("/my work/my train.cpp:57 (discriminator 3)") == "my train.cpp:57");
+  CHECK(line_if_answer_is("/my work/train.cpp:?").empty());
+  CHECK(line_if_answer_is("??:0").empty());
+  ::setenv("PATH", before.c_str(), 1);
 }
