@@ -38,7 +38,8 @@ void Sink::put(int owner, std::string_view prefix, std::string_view line, LineEn
   // not make a line of it.
   if (open_owner_ != owner && line == "\r") return;
   if (open_owner_ != owner) end_open_line();
-  const bool continues = open_owner_ == owner && open_end_ == LineEnd::kNone;
+  // A lone "\n" is the other half of a "\r\n" that came in two parts, or ends a bar.
+  const bool continues = open_owner_ == owner && (open_end_ == LineEnd::kNone || line == "\n");
   if (!continues) queue_ += prefix;
   queue_ += line;
   open_owner_ = end == LineEnd::kNewline ? kNobody : owner;

@@ -258,6 +258,15 @@ TEST_CASE("with several hosts, the prefix names this one", "[log-mux]") {
   CHECK(probe.out() == "a\nnode-b rank 1| b\n");
 }
 
+TEST_CASE("a line that ends in CR LF has one prefix, even if it comes in two parts", "[log-mux]") {
+  MuxProbe probe;
+  probe.write(1, Channel::kErr, "abc\r");
+  CHECK(probe.err() == "rank 1| abc\r");
+  probe.write(1, Channel::kErr, "\nnext\n");
+  CHECK(probe.err() == "\nrank 1| next\n");
+  CHECK(probe.mux.stderr_tail(1).lines == Strings{"abc", "next"});
+}
+
 TEST_CASE("the output of a rank that is not shown is still read", "[log-mux]") {
   MuxProbe probe({.shows_rank1 = false});
   for (int i = 0; i < 100; ++i) probe.write(1, Channel::kOut, std::string(4000, 'x') + "\n");
