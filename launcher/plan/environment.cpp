@@ -26,9 +26,14 @@ void set(EnvironmentBlock& block, std::string_view name, const std::string& valu
   block.push_back(std::string(name) + "=" + value);
 }
 
-void set_if_missing(EnvironmentBlock& block, std::string_view name, const std::string& value) {
+const char* find(const EnvironmentBlock& block, std::string_view name) {
   const auto is_it = [name](const std::string& entry) { return defines(entry, name); };
-  if (std::ranges::none_of(block, is_it)) set(block, name, value);
+  const auto found = std::ranges::find_if(block, is_it);
+  return found == block.end() ? nullptr : found->c_str() + name.size() + 1;
+}
+
+void set_if_missing(EnvironmentBlock& block, std::string_view name, const std::string& value) {
+  if (find(block, name) == nullptr) set(block, name, value);
 }
 
 std::string last_words(const Attempt& attempt, int local_rank, const char* file) {
@@ -84,8 +89,9 @@ EnvironmentBlock worker_environment(const WorkerPlan& plan, const JobLayout& lay
   const WorkerEnv env = worker_env(plan, layout, attempt, local_rank);
   const Placement placement = placement_of(plan, local_rank);
   const int omp_threads = placement.omp_threads.value_or(omp_threads_per_worker(plan, layout));
-  const EnvironmentChanges changes = to_environment(env, omp_threads);
   EnvironmentBlock block = plan.environment;
+  const EnvironmentChanges changes =
+      to_environment(env, omp_threads, [&block](const char* name) { return find(block, name); });
   for (const std::string& name : changes.unset) remove(block, name);
   for (const auto& [name, value] : changes.set) set(block, name, value);
   for (const auto& [name, value] : changes.set_if_missing) set_if_missing(block, name, value);

@@ -67,6 +67,18 @@ WorkerRequest number(int workers) { return {WorkerRequest::Kind::kNumber, worker
 
 }  // namespace
 
+TEST_CASE("a worker inherits the user's file for events, but not an outer worker's",
+          "[environment]") {
+  const auto events_file = [](const std::string& error_file) {
+    const EnvironmentBlock inherited = {"DDP_EVENTS_FILE=/outer/0/events.txt",
+                                        "TORCHELASTIC_ERROR_FILE=" + error_file};
+    return values_of(job_of(2, 8).environment(0, inherited), "DDP_EVENTS_FILE");
+  };
+  CHECK(events_file("/outer/0/error.json").empty());
+  CHECK(events_file("/tmp/0/error.json") == Strings{"/outer/0/events.txt"});
+  CHECK(events_file("") == Strings{"/outer/0/events.txt"});
+}
+
 TEST_CASE("a worker's environment has each of torchrun's variables once", "[environment]") {
   const EnvironmentBlock inherited = {"RANK=9",   "HOME=/h",
                                       "RANKED=1", "MASTER_PORT=1",

@@ -2,7 +2,7 @@
 #include "ddp/base/worker_env.h"
 
 #include <algorithm>
-#include <cstdlib>
+#include <filesystem>
 #include <optional>
 
 #include "ddp/base/error.h"
@@ -112,6 +112,15 @@ void read_local(const EnvReader& env, WorkerEnv& result) {
   }
 }
 
+// Whether an outer ddp-launch has set the file, for one of its workers: beside that worker's error
+// file. A file that the user chose is for all ranks.
+bool has_events_file_of_worker(const EnvReader& env) {
+  using std::filesystem::path;
+  const auto events = env.text("DDP_EVENTS_FILE");
+  const auto errors = env.text("TORCHELASTIC_ERROR_FILE");
+  return events && errors && path(*events).parent_path() == path(*errors).parent_path();
+}
+
 }  // namespace
 
 WorkerEnv WorkerEnv::from_environment() { return parse(::getenv); }
@@ -140,7 +149,8 @@ WorkerEnv WorkerEnv::parse(const Lookup& lookup) {
   return result;
 }
 
-EnvironmentChanges to_environment(const WorkerEnv& env, int omp_threads) {
+EnvironmentChanges to_environment(const WorkerEnv& env, int omp_threads,
+                                  const WorkerEnv::Lookup& inherited) {
   const std::string rank = std::to_string(env.rank);
   const std::string world_size = std::to_string(env.world_size);
   EnvironmentChanges changes;
@@ -168,6 +178,9 @@ EnvironmentChanges to_environment(const WorkerEnv& env, int omp_threads) {
     changes.set.emplace_back("DDP_OVERSUBSCRIBE", "1");
   } else {
     changes.unset.emplace_back("DDP_OVERSUBSCRIBE");
+  }
+  if (has_events_file_of_worker(EnvReader(inherited))) {
+    changes.unset.emplace_back("DDP_EVENTS_FILE");
   }
   return changes;
 }

@@ -5,6 +5,7 @@
 // once; ddp-launch and spawn() write them.
 #pragma once
 
+#include <cstdlib>
 #include <optional>
 #include <string>
 #include <utility>
@@ -56,6 +57,8 @@ struct EnvironmentChanges {
 
 // The changes after which parse() in a worker returns `env`, and OpenMP uses `omp_threads` threads.
 // TORCHELASTIC_ERROR_FILE is empty (no file) until the launcher sets it to a file of the worker's.
-[[nodiscard]] EnvironmentChanges to_environment(const WorkerEnv& env, int omp_threads);
+// `inherited` reads the environment that is to be changed.
+[[nodiscard]] EnvironmentChanges to_environment(const WorkerEnv& env, int omp_threads,
+                                                const WorkerEnv::Lookup& inherited = ::getenv);
 
 }  // namespace ddp
