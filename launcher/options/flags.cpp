@@ -52,7 +52,7 @@ std::vector<const Flag*> flags_that_begin_with(std::string_view name) {
 
 const Flag* find_long(const std::string& argument, std::string_view name) {
   const std::vector<const Flag*> flags = flags_that_begin_with(name);
-  if (flags.empty()) refuse_unknown(argument, name);
+  if (flags.empty() || name.empty()) refuse_unknown(argument, name);
   if (flags.size() == 1) return flags.front();
   std::string names;
   for (const Flag* flag : flags)

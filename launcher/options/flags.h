@@ -25,7 +25,7 @@ struct Flag {
   const char* value_name;                           // nullptr = a switch
   const char* help;                                 // of kRefused: what to do instead
   void (*set)(Draft&, const FlagValue&) = nullptr;  // of kRefused: none
-  const char* empty_value = nullptr;  // of kRefused: a value that has no effect and is accepted
+  const char* empty_value = nullptr;                // torchrun's default, if it counts as not given
 
   [[nodiscard]] bool takes_value() const { return value_name != nullptr; }
 };

@@ -25,8 +25,8 @@ bool asks_for_nothing(const GivenFlag& given) {
 
 void apply(const GivenFlag& given, Draft& draft) {
   const Flag& flag = given.flag;
-  if (flag.set != nullptr) return flag.set(draft, given.value);
   if (asks_for_nothing(given)) return;
+  if (flag.set != nullptr) return flag.set(draft, given.value);
   throw LaunchError(fmt::format("{} is not supported: {}", given.value.source, flag.help));
 }
 

@@ -238,6 +238,15 @@ TEST_CASE("an unknown flag is refused with the nearest known one", "[options]") 
   CHECK_THAT(parse_error({"--vrebose", "x"}), Contains("did you mean --verbose?"));
   CHECK_THAT(parse_error({"--quantum", "x"}), Contains("'--quantum'") && !Contains("mean"));
   CHECK_THAT(parse_error({"-x", "y"}), Contains("'-x'"));
+  CHECK_THAT(parse_error({"--=5", "x"}), Contains("unknown flag '--=5'"));
+}
+
+TEST_CASE("torchrun's defaults that are empty count as not given", "[options]") {
+  const Options options =
+      parse({"--rdzv_endpoint=", "--rdzv_conf", "", "--local_ranks_filter=", "x"});
+  CHECK(to_string(options.nodes.endpoint) == "127.0.0.1:0");
+  CHECK(options.nodes.start_timeout == NodeOptions().start_timeout);
+  CHECK_FALSE(options.logs.local_ranks_filter);
 }
 
 TEST_CASE("an ambiguous abbreviation of a flag is refused with the candidates", "[options]") {
@@ -267,6 +276,8 @@ TEST_CASE("a bad value is refused, naming flag and value", "[options]") {
   CHECK_THAT(parse_error({"--nnodes=1:2:3", "x"}), Contains("--nnodes=1:2:3"));
   CHECK_THAT(parse_error({"--max_restarts=-1", "x"}), Contains("--max_restarts=-1"));
   CHECK_THAT(parse_error({"--rdzv_endpoint=:29400", "x"}), Contains("--rdzv_endpoint="));
+  CHECK_THAT(parse_error({"--master_addr=[]", "x"}), Contains("--master_addr=[]"));
+  CHECK_THAT(parse_error({"--rdzv_endpoint=[]:1", "x"}), Contains("--rdzv_endpoint=[]"));
   CHECK_THAT(parse_error({"--redirects=4", "x"}), Contains("--redirects=4"));
   CHECK_THAT(parse_error({"--tee=0:1,x:2", "x"}), Contains("--tee=0:1,x:2"));
   CHECK_THAT(parse_error({"--tee=0:1,2", "x"}), Contains("--tee=0:1,2"));
