@@ -16,6 +16,7 @@
 #include "ddp/base/error.h"
 #include "ddp/base/poll_until.h"
 #include "ddp/base/socket.h"
+#include "ddp/base/time.h"
 #include "ddp/base/write_all.h"
 #include "launcher/launch_error.h"
 #include "launcher/processes/signals.h"
@@ -76,56 +77,87 @@ int run_in_child(const std::string& folder, FileDescriptor report,
   });
 }
 
-// Returns the report, which lacks kStarted if the job ends before its start. Closing the terminal
-// meanwhile does not matter, since the job is meant to outlive it.
-std::string wait_for_report(pid_t job, const FileDescriptor& report) {
-  SignalReader signals;
-  std::string text;
-  for (;;) {
-    std::array<pollfd, 2> entries = {{{report.get(), POLLIN, 0}, {signals.fd(), POLLIN, 0}}};
-    poll_until(entries, std::nullopt);
-    while (const auto signal_number = signals.next()) {
-      if (*signal_number != SIGCHLD && *signal_number != SIGHUP) ::kill(job, *signal_number);
-    }
-    if (entries[0].revents == 0) continue;
-    std::array<char, 4096> buffer;
-    const ssize_t size = ::read(report.get(), buffer.data(), buffer.size());
-    if (size <= 0) return text;
-    text.append(buffer.data(), static_cast<std::size_t>(size));
-    if (text.ends_with(kStarted)) return text;
-  }
-}
+// A start that takes longer, perhaps until the other nodes are there.
+constexpr Timeout kSlowStart = std::chrono::seconds(2);
 
-// Prints the job's output and returns its exit code. The file is no longer needed.
-int refuse(pid_t job, const std::string& path) {
-  int status = 0;
-  while (::waitpid(job, &status, 0) < 0 && errno == EINTR) {
+// The job as the foreground process sees it until it has started.
+class StartingJob {
+ public:
+  StartingJob(pid_t pid, FileDescriptor report) : pid_(pid), report_(std::move(report)) {}
+
+  // Prints pid and log file. False if the job ends before it has started.
+  [[nodiscard]] bool wait_for_start() {
+    const Deadline slow = Deadline::after(kSlowStart);
+    while (!has_started_) {
+      std::array<pollfd, 2> entries = {{{report_.get(), POLLIN, 0}, {signals_.fd(), POLLIN, 0}}};
+      const bool may_announce = !is_announced_ && !log_.empty();
+      poll_until(entries, may_announce ? std::optional(slow) : std::nullopt);
+      pass_on_signals();
+      if (entries[0].revents != 0 && !read_report()) return false;
+      if (has_started_ || slow.passed()) announce();
+    }
+    return true;
   }
-  const FileDescriptor log(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  std::array<char, 4096> buffer;
-  for (ssize_t size = 0; (size = ::read(log.get(), buffer.data(), buffer.size())) > 0;) {
-    put(STDERR_FILENO, {buffer.data(), static_cast<std::size_t>(size)});
+
+  // Prints the job's output and returns its exit code. The file is no longer needed.
+  [[nodiscard]] int refuse() const {
+    int status = 0;
+    while (::waitpid(pid_, &status, 0) < 0 && errno == EINTR) {
+    }
+    const FileDescriptor log(::open(log_.c_str(), O_RDONLY | O_CLOEXEC));
+    std::array<char, 4096> buffer;
+    for (ssize_t size = 0; (size = ::read(log.get(), buffer.data(), buffer.size())) > 0;) {
+      put(STDERR_FILENO, {buffer.data(), static_cast<std::size_t>(size)});
+    }
+    ::unlink(log_.c_str());
+    return exit_code_of(status);
   }
-  ::unlink(path.c_str());
-  return exit_code_of(status);
-}
+
+ private:
+  // Closing the terminal does not matter, since the job is meant to outlive it.
+  void pass_on_signals() {
+    while (const auto signal_number = signals_.next()) {
+      if (*signal_number != SIGCHLD && *signal_number != SIGHUP) ::kill(pid_, *signal_number);
+    }
+  }
+
+  // False at its end.
+  bool read_report() {
+    std::array<char, 4096> buffer;
+    const ssize_t size = ::read(report_.get(), buffer.data(), buffer.size());
+    if (size <= 0) return false;
+    log_.append(buffer.data(), static_cast<std::size_t>(size));
+    has_started_ = log_.ends_with(kStarted);
+    if (has_started_) log_.pop_back();
+    return true;
+  }
+
+  void announce() {
+    if (log_.empty() || std::exchange(is_announced_, true)) return;
+    put(STDOUT_FILENO, fmt::format("ddp-launch: pid {}, log file {}\n", pid_, log_));
+  }
+
+  pid_t pid_;
+  FileDescriptor report_;
+  SignalReader signals_;
+  std::string log_;  // its path
+  bool has_started_ = false;
+  bool is_announced_ = false;
+};
 
 }  // namespace
 
 int run_detached(const std::string& folder, const std::function<int(const ReportStart&)>& job) {
   int fds[2];
   if (::pipe2(fds, O_CLOEXEC) != 0) throw SystemError("cannot make a pipe", errno);
-  const FileDescriptor started(fds[0]);
+  FileDescriptor started(fds[0]);
   FileDescriptor report(fds[1]);
   const pid_t pid = ::fork();
   if (pid < 0) throw SystemError("cannot fork a process to go on in the background", errno);
   if (pid == 0) return run_in_child(folder, std::move(report), job);
   report.reset();
-  std::string path = wait_for_report(pid, started);
-  if (!path.ends_with(kStarted)) return refuse(pid, path);
-  path.pop_back();
-  put(STDOUT_FILENO, fmt::format("ddp-launch: pid {}, log file {}\n", pid, path));
-  return 0;
+  StartingJob starting(pid, std::move(started));
+  return starting.wait_for_start() ? 0 : starting.refuse();
 }
 
 }  // namespace ddp::launcher

@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <filesystem>
 
+#include "ddp/base/socket.h"
 #include "support/files.h"
 #include "support/launch.h"
 #include "support/terminal.h"
@@ -268,4 +269,19 @@ TEST_CASE("--detach names a log file in the root folder without a superfluous sl
           kRefusalBound);
   CHECK_THAT(result.out + result.err, Contains("/ddp-launch-") && !Contains("//"));
   std::filesystem::remove(log_file_in(result.out));
+}
+
+TEST_CASE("--detach prints pid and log file soon, even if it waits for other nodes", "[detach]") {
+  const TemporaryDirectory folder;
+  const std::uint16_t port = ddp::Socket::listen({"127.0.0.1", 0}).local_endpoint().port;
+  ChildProcess child =
+      launch_node(0, port,
+                  {"/bin/sh", "-c", "cd " + folder.path().string() + " && exec \"$@\"", "sh",
+                   DDP_LAUNCH_PATH, "--detach", "true"});
+  child.wait_for_output(".log\n", kStopBound);
+  CHECK(std::filesystem::exists(log_file_in(child.out())));
+  child.send_signal(SIGTERM);
+  CHECK(child.wait(kStopBound) == 128 + SIGTERM);
+  CHECK_THAT(child.err(), Contains("SIGTERM while waiting for the other nodes"));
+  CHECK(lines_of(child.out()).size() == 1);
 }
