@@ -23,9 +23,6 @@ class Sink {
   // open line (LineEnd::kNone or kCarriageReturn) first.
   void put(int owner, std::string_view prefix, std::string_view line, LineEnd end);
 
-  // Ends an open line, whoever owns it.
-  void end_open_line();
-
   void flush();
 
   // What to poll for room.
@@ -42,6 +39,7 @@ class Sink {
   static constexpr std::size_t kCongestionBytes = 256 * 1024;
   static constexpr int kNobody = -1;
 
+  void end_open_line();
   [[nodiscard]] std::string_view next_piece() const;
   void compact();
 

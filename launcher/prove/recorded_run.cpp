@@ -16,6 +16,7 @@
 #include <string>
 #include <vector>
 
+#include "ddp/base/process_status.h"
 #include "ddp/base/socket.h"
 #include "ddp/base/step_sketch.h"
 #include "launcher/launch_error.h"
@@ -90,7 +91,7 @@ int run(const std::vector<std::string>& command) {
   std::signal(SIGTERM, stop);
   std::signal(SIGINT, ctrl_c);
   running_job = 0;
-  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  return exit_code_of(status);
 }
 
 }  // namespace

@@ -10,6 +10,8 @@
 #include <array>
 #include <cstring>
 
+#include "ddp/base/resolve.h"
+
 namespace ddp {
 namespace {
 
@@ -32,12 +34,6 @@ const sockaddr_in6& as_ipv6(const sockaddr_storage& address) {
   return reinterpret_cast<const sockaddr_in6&>(address);
 }
 
-bool is_loopback(const sockaddr_storage& address) {
-  if (address.ss_family == AF_INET6) return IN6_IS_ADDR_LOOPBACK(&as_ipv6(address).sin6_addr) != 0;
-  return address.ss_family == AF_INET &&
-         ntohl(as_ipv4(address).sin_addr.s_addr) >> 24 == IN_LOOPBACKNET;
-}
-
 // Writes the address and port into fields of inet_diag_sockid.
 void put(const sockaddr_storage& address, __be32* host, __be16& port) {
   if (address.ss_family == AF_INET6) {
@@ -53,7 +49,8 @@ void put(const sockaddr_storage& address, __be32* host, __be16& port) {
 
 std::optional<LoopbackGuard> LoopbackGuard::of(const Socket& listener) {
   const sockaddr_storage local = address_of(listener, ::getsockname);
-  if (::geteuid() == 0 || !is_loopback(local)) return std::nullopt;
+  const bool is_local = is_loopback(reinterpret_cast<const sockaddr&>(local));
+  if (::geteuid() == 0 || !is_local) return std::nullopt;
   LoopbackGuard guard(FileDescriptor(
       ::socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, NETLINK_SOCK_DIAG)));
   sockaddr_storage nobody{};
