@@ -5,29 +5,16 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 
+#include "ddp/base/number_in.h"
 #include "launcher/launch_error.h"
 
 namespace ddp::launcher {
-namespace {
-
-template <typename Number>
-std::optional<Number> parse_number(std::string_view text) {
-  Number value{};
-  const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || stop != text.data() + text.size()) return std::nullopt;
-  return value;
-}
-
-}  // namespace
 
 void refuse_value(const FlagValue& value, std::string_view expected) {
   throw LaunchError(fmt::format("{}={}: expected {}", value.source, value.text, expected));
 }
-
-std::optional<int> number_in(std::string_view text) { return parse_number<int>(text); }
 
 std::vector<std::string> split(std::string_view text, char separator) {
   std::vector<std::string> pieces;
@@ -45,7 +32,7 @@ bool to_bool(const FlagValue& value) {
 }
 
 int to_count(const FlagValue& value, int least, int most) {
-  const auto count = number_in(value.text);
+  const auto count = number_in<int>(value.text);
   if (!count || *count < least || *count > most) {
     refuse_value(value, fmt::format("a number from {} to {}", least, most));
   }
@@ -53,13 +40,13 @@ int to_count(const FlagValue& value, int least, int most) {
 }
 
 std::uint16_t to_port(const FlagValue& value) {
-  const auto port = parse_number<std::uint16_t>(value.text);
+  const auto port = number_in<std::uint16_t>(value.text);
   if (!port) refuse_value(value, "a port, 0 to 65535");
   return *port;
 }
 
 Timeout to_seconds(const FlagValue& value) {
-  const auto seconds = parse_number<double>(value.text);
+  const auto seconds = number_in<double>(value.text);
   // A day keeps the conversion below in range.
   if (!seconds || !(*seconds >= 0) || *seconds > 86400) {
     refuse_value(value, "seconds between 0 and 86400");
@@ -70,7 +57,7 @@ Timeout to_seconds(const FlagValue& value) {
 std::vector<int> to_ranks(const FlagValue& value) {
   std::vector<int> ranks;
   for (const std::string& piece : split(value.text, ',')) {
-    const auto rank = number_in(piece);
+    const auto rank = number_in<int>(piece);
     if (!rank || *rank < 0) refuse_value(value, "ranks such as 0 or 1,3");
     ranks.push_back(*rank);
   }

@@ -6,7 +6,6 @@
 
 #include <cstdint>
 #include <limits>
-#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -41,8 +40,5 @@ struct FlagValue {
 
 // The pieces between separators; if there is no separator, one piece, which may be empty.
 [[nodiscard]] std::vector<std::string> split(std::string_view text, char separator);
-
-// The number, if the whole text is one.
-[[nodiscard]] std::optional<int> number_in(std::string_view text);
 
 }  // namespace ddp::launcher

@@ -7,6 +7,7 @@
 #include <array>
 #include <string_view>
 
+#include "ddp/base/number_in.h"
 #include "launcher/launch_error.h"
 
 namespace ddp::launcher {
@@ -16,7 +17,7 @@ WorkerRequest to_workers(const FlagValue& value) {
   if (value.text == "auto") return {Kind::kAuto, 0};
   if (value.text == "gpu") return {Kind::kGpu, 0};
   if (value.text == "cpu") return {Kind::kCpu, 0};
-  const auto number = number_in(value.text);
+  const auto number = number_in<int>(value.text);
   if (!number || *number < 1 || *number > kMaxWorldSize) {
     refuse_value(value, fmt::format("a number from 1 to {}, auto, gpu or cpu", kMaxWorldSize));
   }
@@ -30,7 +31,7 @@ Show to_show(const FlagValue& value) {
 
 StreamSelection to_streams(const FlagValue& value) {
   const auto streams_in = [&value](const std::string& text) {
-    const auto streams = number_in(text);
+    const auto streams = number_in<int>(text);
     if (!streams || *streams < 0 || *streams > 3) {
       refuse_value(value, "0 (none), 1 (stdout), 2 (stderr), 3 (both), or such as 0:1,1:2");
     }
@@ -40,7 +41,7 @@ StreamSelection to_streams(const FlagValue& value) {
   StreamSelection selection;
   for (const std::string& entry : split(value.text, ',')) {
     const std::size_t colon = entry.find(':');
-    const auto local_rank = number_in(entry.substr(0, colon));
+    const auto local_rank = number_in<int>(entry.substr(0, colon));
     if (colon == std::string::npos || !local_rank || *local_rank < 0) {
       refuse_value(value, "LOCAL_RANK:STREAMS in each part, such as 0:1,1:2");
     }
@@ -100,7 +101,7 @@ Timeout to_rendezvous_timeout(const FlagValue& value) {
 std::vector<std::string> to_gpus(const FlagValue& value) {
   std::vector<std::string> gpus = split(value.text, ',');
   for (const std::string& gpu : gpus) {
-    const auto index = number_in(gpu);
+    const auto index = number_in<int>(gpu);
     const bool is_uuid = gpu.starts_with("GPU-") || gpu.starts_with("MIG-");
     if (!is_uuid && (!index || *index < 0)) {
       refuse_value(value, "indices or UUIDs of GPUs, such as 2,7 or GPU-8f4a...");

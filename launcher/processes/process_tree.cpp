@@ -4,10 +4,10 @@
 #include <dirent.h>
 
 #include <algorithm>
-#include <charconv>
 #include <memory>
-#include <string_view>
 #include <unordered_map>
+
+#include "ddp/base/number_in.h"
 
 namespace ddp::launcher {
 
@@ -17,10 +17,7 @@ std::vector<pid_t> all_pids() {
   const std::unique_ptr<DIR, decltype(close)> folder(::opendir("/proc"), close);
   if (!folder) return pids;
   while (const dirent* entry = ::readdir(folder.get())) {
-    const std::string_view name = entry->d_name;
-    pid_t pid = 0;
-    const auto [stop, error] = std::from_chars(name.data(), name.data() + name.size(), pid);
-    if (error == std::errc() && stop == name.data() + name.size()) pids.push_back(pid);
+    if (const auto pid = number_in<pid_t>(entry->d_name)) pids.push_back(*pid);
   }
   return pids;
 }

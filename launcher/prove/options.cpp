@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 #include "launcher/prove/options.h"
 
-#include <charconv>
 #include <cstddef>
 #include <cstdlib>
 
+#include "ddp/base/number_in.h"
 #include "launcher/launch_error.h"
 #include "launcher/options/flag_value.h"
 #include "launcher/options/options.h"
@@ -16,19 +16,17 @@ using launcher::FlagValue;
 using launcher::LaunchError;
 
 double to_tolerance(const FlagValue& value) {
-  const char* end = value.text.data() + value.text.size();
-  double tolerance = 0;
-  const auto [stop, error] = std::from_chars(value.text.data(), end, tolerance);
-  if (error != std::errc() || stop != end || !(tolerance > 0 && tolerance < 1)) {
+  const auto tolerance = number_in<double>(value.text);
+  if (!tolerance || !(*tolerance > 0 && *tolerance < 1)) {
     launcher::refuse_value(value, "a number between 0 and 1");
   }
-  return tolerance;
+  return *tolerance;
 }
 
 std::vector<int> to_numbers_of_ranks(const FlagValue& value) {
   std::vector<int> result;
   for (const std::string& piece : launcher::split(value.text, ',')) {
-    result.push_back(launcher::number_in(piece).value_or(0));
+    result.push_back(number_in<int>(piece).value_or(0));
     if (result.back() < 1) launcher::refuse_value(value, "numbers of ranks such as 1,2,4");
   }
   if (result.size() < 2) launcher::refuse_value(value, "at least two numbers, such as 1,2");

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT
 #include "launcher/verdict/error_file.h"
 
-#include <charconv>
 #include <ctime>
 #include <fstream>
 #include <iterator>
 #include <nlohmann/json.hpp>
+
+#include "ddp/base/number_in.h"
 
 namespace ddp::launcher {
 namespace {
@@ -30,11 +31,7 @@ std::string text_of(const Json& object, const char* key) {
 }
 
 std::optional<std::int64_t> number_of(const Json& object, const char* key) {
-  const std::string text = text_of(object, key);
-  std::int64_t value = 0;
-  const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || stop != text.data() + text.size()) return std::nullopt;
-  return value;
+  return number_in<std::int64_t>(text_of(object, key));
 }
 
 ErrorRecord record_of(const Json& json) {

@@ -1,24 +1,10 @@
 // SPDX-License-Identifier: MIT
 #include "ddp/base/env_reader.h"
 
-#include <charconv>
-
 #include "ddp/base/error.h"
+#include "ddp/base/number_in.h"
 
 namespace ddp {
-namespace {
-
-// The number, if the whole text is one and fits the type.
-template <class T>
-std::optional<T> number_in(const std::string& text) {
-  T number = 0;
-  const char* end = text.data() + text.size();
-  const auto [stop, error] = std::from_chars(text.data(), end, number);
-  if (error != std::errc() || stop != end) return std::nullopt;
-  return number;
-}
-
-}  // namespace
 
 std::optional<std::string> EnvReader::text(const char* name) const {
   const char* value = lookup_(name);

@@ -6,10 +6,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <charconv>
 #include <cstdlib>
-#include <string_view>
 
+#include "ddp/base/number_in.h"
 #include "ddp/base/socket.h"
 
 namespace ddp {
@@ -41,11 +40,8 @@ std::optional<StopRequest> unpack_stop_request(std::uint64_t packed) {
 
 std::optional<int> local_rank_in_environment() {
   const char* text = std::getenv("LOCAL_RANK");
-  const std::string_view digits = text == nullptr ? "" : text;
-  int rank = 0;
-  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), rank);
-  const bool is_rank = error == std::errc{} && end == digits.data() + digits.size() && rank >= 0;
-  return is_rank ? std::optional(rank) : std::nullopt;
+  const auto rank = number_in<int>(text == nullptr ? "" : text);
+  return rank && *rank >= 0 ? rank : std::nullopt;
 }
 
 }  // namespace
