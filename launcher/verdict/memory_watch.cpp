@@ -38,50 +38,32 @@ Number read_limit(const std::string& path) {
 }
 
 // The files of a version of control groups.
-struct Version {
+struct Files {
   const char* events;
   const char* limit;
 };
 
-constexpr Version kV1{"/memory.oom_control", "/memory.limit_in_bytes"};
-constexpr Version kV2{"/memory.events", "/memory.max"};
+Files files_of(CgroupFolder::Version version) {
+  if (version == CgroupFolder::Version::k2) return {"/memory.events", "/memory.max"};
+  return {"/memory.oom_control", "/memory.limit_in_bytes"};
+}
 
 struct Group {
   Number oom_kills;
   Number limit_bytes;
 };
 
-// Kills are counted in the process's own group; limits of a group hold for all groups below. A
-// container may see a path that is not mounted for it; then only the mount itself exists, and it is
-// the container's own group.
-Group read_group(const std::string& mount, std::string path, const Version& version) {
+// Kills are counted in the process's own group; limits of a group hold for all groups below.
+Group read_group(const CgroupSource& source) {
   Group group;
-  for (;;) {
-    const std::string folder = mount + path;
-    if (!group.oom_kills) group.oom_kills = read_entry(folder + version.events, "oom_kill");
-    if (const Number limit = read_limit(folder + version.limit)) {
+  for (const auto& [path, version] : cgroup_folders(source, "memory")) {
+    const Files files = files_of(version);
+    if (!group.oom_kills) group.oom_kills = read_entry(path + files.events, "oom_kill");
+    if (const Number limit = read_limit(path + files.limit)) {
       group.limit_bytes = std::min(*limit, group.limit_bytes.value_or(*limit));
     }
-    if (path.empty()) return group;
-    path.erase(path.find_last_of('/'));
   }
-}
-
-bool lists_memory(const std::string& controllers) {
-  return ("," + controllers + ",").find(",memory,") != std::string::npos;
-}
-
-// The group of a line "hierarchy:controllers:path" of /proc/self/cgroup, if it is about memory.
-Group read_line(const std::string& line, const std::string& mount) {
-  const std::size_t first = line.find(':');
-  const std::size_t second = line.find(':', first + 1);
-  if (first == std::string::npos || second == std::string::npos) return {};
-  const std::string controllers = line.substr(first + 1, second - first - 1);
-  std::string path = line.substr(second + 1);
-  while (path.ends_with('/')) path.pop_back();
-  if (!path.empty() && path.front() != '/') return {};
-  if (controllers.empty()) return read_group(mount, path, kV2);
-  return lists_memory(controllers) ? read_group(mount + "/memory", path, kV1) : Group{};
+  return group;
 }
 
 }  // namespace
@@ -89,12 +71,7 @@ Group read_line(const std::string& line, const std::string& mount) {
 MemorySource MemorySource::of_this_process() { return {CgroupSource::of_this_process()}; }
 
 MemoryState read_memory_state(const MemorySource& source) {
-  Group found;
-  std::istringstream lines(source.cgroup.membership);
-  std::string line;
-  while (!found.oom_kills && std::getline(lines, line)) {
-    found = read_line(line, source.cgroup.mount);
-  }
+  Group found = read_group(source.cgroup);
   if (!found.oom_kills) found.oom_kills = read_entry(source.proc + "/vmstat", "oom_kill");
   if (!found.limit_bytes) {
     const Number kibibytes = read_entry(source.proc + "/meminfo", "MemTotal:");

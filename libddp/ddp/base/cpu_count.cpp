@@ -8,8 +8,7 @@
 #include <fstream>
 #include <limits>
 #include <numeric>
-#include <sstream>
-#include <string_view>
+#include <string>
 #include <thread>
 
 namespace ddp {
@@ -37,51 +36,12 @@ Quota read_v1(const std::string& folder) {
   return quota / period;
 }
 
-// Checks mount/a/b and its parents up to mount. A container may see a path that is not mounted for
-// it; then only the mount itself exists, and it is the container's own group.
-Quota tightest(const std::string& mount, std::string path, Quota (*read)(const std::string&)) {
-  Quota result;
-  for (;;) {
-    const Quota here = read(mount + path);
-    if (here) result = std::min(*here, result.value_or(*here));
-    if (path.empty()) return result;
-    path.erase(path.find_last_of('/'));
-  }
-}
-
-bool lists_cpu(std::string_view controllers) {
-  std::istringstream names{std::string(controllers)};
-  std::string name;
-  while (std::getline(names, name, ',')) {
-    if (name == "cpu") return true;
-  }
-  return false;
-}
-
 }  // namespace
 
-CgroupSource CgroupSource::of_this_process() {
-  std::ostringstream text;
-  text << std::ifstream("/proc/self/cgroup").rdbuf();
-  return {text.str()};
-}
-
-// Lines are "hierarchy:controllers:path"; version 2 has hierarchy 0 and no controllers.
 std::optional<double> cpu_quota(const CgroupSource& source) {
   Quota result;
-  std::istringstream lines(source.membership);
-  std::string line;
-  while (std::getline(lines, line)) {
-    const std::size_t first = line.find(':');
-    const std::size_t second = line.find(':', first + 1);
-    if (first == std::string::npos || second == std::string::npos) continue;
-    const std::string controllers = line.substr(first + 1, second - first - 1);
-    std::string path = line.substr(second + 1);
-    while (path.ends_with('/')) path.pop_back();
-    if (!path.empty() && path.front() != '/') continue;
-    Quota here;
-    if (controllers.empty()) here = tightest(source.mount, path, read_v2);
-    if (lists_cpu(controllers)) here = tightest(source.mount + "/cpu", path, read_v1);
+  for (const auto& [path, version] : cgroup_folders(source, "cpu")) {
+    const Quota here = version == CgroupFolder::Version::k2 ? read_v2(path) : read_v1(path);
     if (here) result = std::min(*here, result.value_or(*here));
   }
   return result;

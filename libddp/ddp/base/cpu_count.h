@@ -2,18 +2,11 @@
 #pragma once
 
 #include <optional>
-#include <string>
 #include <vector>
 
+#include "ddp/base/cgroup.h"
+
 namespace ddp {
-
-// Where to read a process's control groups from; tests use their own.
-struct CgroupSource {
-  std::string membership;                // the text of /proc/self/cgroup
-  std::string mount = "/sys/fs/cgroup";  // v2, or the folder of the v1 controllers
-
-  static CgroupSource of_this_process();
-};
 
 // The tightest CPU quota, in CPUs, from the process's group up to the root, for cgroup versions 1
 // and 2. Returns nothing if there is no quota.
