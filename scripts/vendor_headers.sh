@@ -27,6 +27,8 @@ if [ -n "$(ls -A "$target" 2>/dev/null)" ] && [ ! -e "$target/versions" ]; then
   echo "$target is neither empty nor a folder of this script (it has no file 'versions')" >&2
   exit 2
 fi
+mkdir -p "$target"
+touch "$target/versions"
 install_packages "${packages[@]}"
 rm -rf "$target/include" "$target/licenses" "$target/fashion-mnist"
 for package in "${packages[@]}"; do

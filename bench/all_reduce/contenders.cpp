@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
 #include "all_reduce/contenders.h"
-#include "ddp/base/cpu_count.h"
 
 #include <chrono>
 #include <utility>
 
 #include "all_reduce/bound.h"
 #include "all_reduce/checker.h"
+#include "ddp/base/cpu_count.h"
 #include "ddp/base/error.h"
 #include "ddp/buffer_ops/buffer_ops.h"
 #include "ddp/collectives/gloo/gloo_process_group.h"

@@ -41,7 +41,7 @@ JobLog make_log(const std::filesystem::path& folder) {
     FileDescriptor file(
         ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, 0644));
     if (file.is_open()) return {path, std::move(file)};
-    if (errno != EEXIST || job > kMaxLogsOfOnePid) {
+    if (errno != EEXIST || job >= kMaxLogsOfOnePid) {
       throw LaunchError(fmt::format("--detach: cannot write '{}': {}", path, error_text(errno)));
     }
     path = folder / fmt::format("{}_{}.log", name, job);
@@ -99,7 +99,8 @@ class StartingJob {
     return true;
   }
 
-  // Prints the job's output and returns its exit code. The file is no longer needed.
+  // Prints the job's output and returns its exit code. The file stays only if it has been
+  // announced.
   [[nodiscard]] int refuse() const {
     int status = 0;
     while (::waitpid(pid_, &status, 0) < 0 && errno == EINTR) {
@@ -109,7 +110,7 @@ class StartingJob {
     for (ssize_t size = 0; (size = ::read(log.get(), buffer.data(), buffer.size())) > 0;) {
       put(STDERR_FILENO, {buffer.data(), static_cast<std::size_t>(size)});
     }
-    ::unlink(log_.c_str());
+    if (!is_announced_) ::unlink(log_.c_str());
     return exit_code_of(status);
   }
 

@@ -79,6 +79,9 @@ TEST_CASE("a shape whose elements cannot be counted is refused", "[data][images]
   };
   CHECK(error(huge, huge) == "[dataset] no sample can have the shape [1, 4294967296, 4294967296]");
   CHECK_THAT(error(-1, 1), Contains("an image's sides and channels must be at least 1, not -1"));
+  CHECK(error_of([] {
+          (void)ddp::elements_of(std::vector<std::int64_t>{2, -1});
+        }) == "[dataset] no sample can have the shape [2, -1]");
 }
 
 TEST_CASE("gather refuses what does not fit", "[data][images]") {

@@ -253,9 +253,8 @@ TEST_CASE("recipe: predictions of a trained model", "[recipe]") {
   const std::string pixels = test::noise("images", 2 * 144);
   test::on_ranks(1, [&] {
     nn::Context context;
-    std::vector<NamedBuffer> saved;
     const nn::ConvNet trained({context, DType::kFloat32, /*seed=*/1}, 1, 10);
-    saved = nn::named_buffers(trained.state_dict());
+    std::vector<NamedBuffer> saved = nn::named_buffers(trained.state_dict());
     float momentum = 0;
     saved.push_back({"optimizer.fc.bias.momentum_buffer", {1}, buffer_of(std::span(&momentum, 1))});
     save_safetensors(file, saved);

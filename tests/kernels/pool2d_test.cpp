@@ -213,8 +213,10 @@ TEST_CASE("pooling and upsampling refuse impossible sizes", "[kernels]") {
   CHECK(error_of([] {
           static_cast<void>(Upsample2dShape{1, {2, 2}, {0, 1}}.output());
         }) == "[kernels] upsample_nearest2d: a scale of 0 x 1");
-  CHECK(error_of([] { (void)Size2d(-1); }) == "[kernels] a size of -1: it cannot be negative");
-  CHECK(error_of([] { (void)Size2d(1, -2); }) == "[kernels] a size of -2: it cannot be negative");
+  CHECK(error_of([] { (void)Size2d(-1); }) ==
+        "[kernels] a shape or size of -1: it cannot be negative");
+  CHECK(error_of([] { (void)Size2d(1, -2); }) ==
+        "[kernels] a shape or size of -2: it cannot be negative");
   CHECK(error_of([] { (void)Size2d(Size2d::kLargest + 1, 1); }) ==
         "[kernels] a size of 2147483648 x 1: at most 2147483647 is possible");
 }

@@ -279,9 +279,9 @@ TEST_CASE("--detach prints pid and log file soon, even if it waits for other nod
                   {"/bin/sh", "-c", "cd " + folder.path().string() + " && exec \"$@\"", "sh",
                    DDP_LAUNCH_PATH, "--detach", "true"});
   child.wait_for_output(".log\n", kStopBound);
-  CHECK(std::filesystem::exists(log_file_in(child.out())));
   child.send_signal(SIGTERM);
   CHECK(child.wait(kStopBound) == 128 + SIGTERM);
   CHECK_THAT(child.err(), Contains("SIGTERM while waiting for the other nodes"));
+  CHECK(std::filesystem::exists(log_file_in(child.out())));  // it has been announced
   CHECK(lines_of(child.out()).size() == 1);
 }

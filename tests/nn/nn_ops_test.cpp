@@ -140,7 +140,7 @@ TEST_CASE("a shape takes integers of any type, and no negative ones", "[nn]") {
   const std::int64_t less = -1;
   CHECK(error_of([&] {
           static_cast<void>(Shape{less, columns});
-        }) == "[kernels] a size of -1: it cannot be negative");
+        }) == "[kernels] a shape or size of -1: it cannot be negative");
 }
 
 TEST_CASE("operations refuse wrong shapes or dtypes and name them", "[nn]") {

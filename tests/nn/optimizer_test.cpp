@@ -318,6 +318,11 @@ TEST_CASE("optimizers refuse parameters and options that contradict each other",
         }) == "[nn] an optimizer has 'w' twice: a parameter belongs to one group");
   CHECK(error_of([&] { Sgd(pair.context, std::vector<Parameter*>(), {}); }) ==
         "[nn] an optimizer has no parameters");
+  ddp::Buffer elsewhere = pair.w.value().buffer();
+  elsewhere.device = ddp::cuda_device(1);
+  Parameter on_gpu("w", Tensor::view(elsewhere, pair.w.value().shape()));
+  CHECK(error_of([&] { Sgd(pair.context, std::vector{&on_gpu}, {}); }) ==
+        "[nn] an optimizer's context is on cpu, but 'w' is on cuda:1");
   const std::string negative =
       "[nn] an optimizer's learning rate is -1.000000, but it must be 0 or above";
   CHECK(error_of([&] { Sgd(pair.context, pair.both, {.learning_rate = -1}); }) == negative);

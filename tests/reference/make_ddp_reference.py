@@ -7,7 +7,7 @@ ddp_reference_test replays it.
 
 A step is one or more backward passes, all but the last inside no_sync() and each loss divided by
 their number, as PyTorch's documentation has it. The loss is the mean over a rank's rows of the pass.
-Initial values are those of ddp/nn/random.h: draw `index` of the stream named after the parameter,
+Initial values are those of ddp/base/random.h: draw `index` of the stream named after the parameter,
 under seed 17. Samples are numbered in the order (step, pass, rank, row): sample i has draws
 i * 784 ... of stream "input" for its image, and draw i of stream "label". SGD with learning rate
 0.05, momentum 0.9 and weight decay 1e-4. Lines, with M for the model, D for the dtype and V for the

@@ -4,7 +4,7 @@
 
     python3 tests/reference/make_image_ops_reference.py > tests/reference/image_ops_reference.txt
 
-Operands are those of ddp/nn/random.h, from U(-1, 1): draws from 0 on of the streams "x", "weight"
+Operands are those of ddp/base/random.h, from U(-1, 1): draws from 0 on of the streams "x", "weight"
 and "bias", under seed 5. The loss is the cross-entropy of the flattened result, with label
 (3 * row + 1) % columns. Lines:
     OPERATION WHAT N V0 V1 ...

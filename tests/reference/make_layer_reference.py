@@ -4,7 +4,7 @@
 
     python3 tests/reference/make_layer_reference.py > tests/reference/layer_reference.txt
 
-Inputs are the draws of ddp/nn/random.h from U(-1, 1) under seed 5, stream "x NAME" (scaled by 3, plus
+Inputs are the draws of ddp/base/random.h from U(-1, 1) under seed 5, stream "x NAME" (scaled by 3, plus
 1), and the gradients of the outputs those of stream "grad NAME". Weights and biases are draws of
 streams "weight" and "bias". Lines hold all elements:
     NAME y V0 V1 ...               the output; of a case with several batches that of the last

@@ -4,7 +4,7 @@
 
     python3 tests/reference/make_mlp_reference.py > tests/reference/mlp_reference.txt
 
-Everything is float64. Initial values are those of ddp/nn/random.h: draw `index` of the stream named
+Everything is float64. Initial values are those of ddp/base/random.h: draw `index` of the stream named
 after the parameter, under seed 7. Step s trains on rows drawn from stream "input" at indices from
 s * 60 and labels (s + row) % 4. Lines:
     loss STEP VALUE                the loss before step STEP is taken

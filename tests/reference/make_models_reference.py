@@ -5,7 +5,7 @@ float64; models_test replays them.
 
     python3 tests/reference/make_models_reference.py > tests/reference/models_reference.txt
 
-Initial values are those of ddp/nn/random.h under seed 11, as for make_training_reference.py. Step s
+Initial values are those of ddp/base/random.h under seed 11, as for make_training_reference.py. Step s
 trains on ROWS images of 3 x SIDE x SIDE drawn from stream "input" at indices from s * (elements of a
 batch), and labels drawn from stream "label" at indices from s * ROWS, or, for unet, masks: 1 where
 the draw of stream "mask" at the same index as the image's first channel's would have is positive.

@@ -5,7 +5,7 @@ them.
 
     python3 tests/reference/make_optimizer_reference.py > tests/reference/optimizer_reference.txt
 
-Parameters "w" (3 x 5) and "b" (7) start from the streams "w" and "b" of ddp/nn/random.h under seed 5,
+Parameters "w" (3 x 5) and "b" (7) start from the streams "w" and "b" of ddp/base/random.h under seed 5,
 their gradients in step s are draws s * N ... of the streams "grad w" and "grad b", N being the
 tensor's size. In each seventh step (s % 7 == 3) "b" has no gradient. NAME is that of OPTIMIZERS; those
 that end in "_clipped" clip the norm of both gradients to 1.5 first. Lines:

@@ -4,7 +4,7 @@
 
     python3 tests/reference/make_training_reference.py > tests/reference/training_reference.txt
 
-Initial values are those of ddp/nn/random.h: draw `index` of the stream named after the parameter,
+Initial values are those of ddp/base/random.h: draw `index` of the stream named after the parameter,
 under seed 11. Step s trains on 8 images drawn from stream "input" at indices from s * 8 * 784, and
 labels drawn from stream "label" at indices from s * 8. SGD with learning rate 0.05, momentum 0.9 and
 weight decay 1e-4. Lines, with M for the model:

@@ -5,7 +5,7 @@ nn_transformer_ops_test and gpt_test compare.
 
     python3 tests/reference/make_transformer_reference.py > tests/reference/transformer_reference.txt
 
-Operands are the draws of ddp/nn/random.h from U(-1, 1) under seed 5, stream "OP NAME" for operand
+Operands are the draws of ddp/base/random.h from U(-1, 1) under seed 5, stream "OP NAME" for operand
 NAME of operation OP, and the gradients of results those of stream "OP grad". Indices are 3 * i % 7
 for element i. The GPT's initial values are the draws of streams with its parameters' names; its
 tokens are 5 * i * i % 11 for element i, and the label of row i is 3 * i % 11. Lines are those of

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Shared by the make_*.py scripts: the numbers of ddp/nn/random.h, the models of ddp/nn/models with
+"""Shared by the make_*.py scripts: the numbers of ddp/base/random.h, the models of ddp/nn/models with
 the initial values of ddp/nn/scope.h, and lines that hold a tensor."""
 import math
 from collections import OrderedDict

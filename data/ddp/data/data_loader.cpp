@@ -93,7 +93,7 @@ void DataLoader::warn_of_end() {
   if (std::exchange(has_warned_, true)) return;
   logging::warning(
       "[data_loader] next() is called again after the end of the epoch, and returns nothing until "
-      "start() begins another");
+      "start() begins another (as it should if this rank's data end before the others')");
 }
 
 const EpochPlan& DataLoader::plan() const {

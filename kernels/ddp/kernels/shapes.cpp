@@ -8,7 +8,8 @@
 namespace ddp {
 
 void Extent::refuse(std::ptrdiff_t size) {
-  throw std::invalid_argument(fmt::format("[kernels] a size of {}: it cannot be negative", size));
+  throw std::invalid_argument(
+      fmt::format("[kernels] a shape or size of {}: it cannot be negative", size));
 }
 
 void Size2d::refuse(std::size_t height, std::size_t width) {

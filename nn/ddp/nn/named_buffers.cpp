@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "ddp/nn/named_buffers.h"
+
 namespace ddp::nn {
 
 std::vector<NamedBuffer> named_buffers(std::span<const NamedTensor> tensors,

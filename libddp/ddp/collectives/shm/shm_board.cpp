@@ -101,6 +101,26 @@ void Board::end() {
   self_.ring_all();
 }
 
+void Board::bring(const Region& copy) {
+  own_post(running_).brought = copy;
+  own().brought.store(running_);
+  self_.ring_all();
+}
+
+void Board::wait_for_guests() {
+  const auto is_missing = [this](int rank) {
+    return self_.segment().post(rank, running_).operand.block == 0 &&
+           self_.control(rank).brought.load() < running_;
+  };
+  const auto are_all_here = [&] {
+    for (int rank = 0; rank < self_.world_size(); ++rank) {
+      if (is_missing(rank)) return false;
+    }
+    return true;
+  };
+  self_.wait_until(are_all_here, is_missing);
+}
+
 bool Board::is_running(int rank) const {
   return self_.control(rank).running.load(std::memory_order_acquire) == running_;
 }

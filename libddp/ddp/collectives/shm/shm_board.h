@@ -39,6 +39,10 @@ class Board {
   [[nodiscard]] bool try_begin(std::uint64_t number);
   void end();
 
+  // If the others cannot reach a rank's operand of the running collective, that rank brings a copy
+  // to shared memory, and all ranks wait for it.
+  void bring(const Region& copy);
+  void wait_for_guests();
   // True while `rank` runs the same collective as this rank.
   [[nodiscard]] bool is_running(int rank) const;
 

@@ -38,6 +38,25 @@ bool has_result(const Collective& operation, int rank) {
   }
 }
 
+// For a rank whose own operand the others cannot reach, while other ranks' operands can be reached:
+// a copy of the operand goes to the heap, and the result is copied back. Without it the collective
+// would need all ranks at a time, also those that computed on because nobody should need them.
+class Guest {
+ public:
+  Guest(Board& board, Heap& heap, const Collective& operation)
+      : own_(operation.input), memory_(heap.allocate(own_.size_bytes())), copy_(own_) {
+    copy_.data = memory_.data();
+    cpu::copy(own_, copy_);
+    board.bring(heap.find(copy_));
+  }
+  void take_home() const { cpu::copy(copy_, own_); }
+
+ private:
+  Buffer own_;
+  Allocation memory_;
+  Buffer copy_;
+};
+
 Clock::rep now() { return Clock::now().time_since_epoch().count(); }
 
 void note_first(std::atomic<Clock::rep>& when) {
@@ -53,6 +72,10 @@ bool has_term(const Collective& operation, int rank) {
   return operation.kind != CollectiveKind::kBroadcast || rank == operation.peer;
 }
 
+bool lies_in_heap(const Member& self, int rank, std::uint64_t number) {
+  return self.segment().post(rank, number).operand.block != 0;
+}
+
 }  // namespace
 
 bool works_in_place(CollectiveKind kind) {
@@ -62,12 +85,12 @@ bool works_in_place(CollectiveKind kind) {
 
 bool is_posted_in_place(const Member& self, std::uint64_t number) {
   for (int rank = 0; rank < self.world_size(); ++rank) {
-    if (self.segment().post(rank, number).operand.block == 0) return false;
+    if (lies_in_heap(self, rank, number)) return true;
   }
-  return true;
+  return false;
 }
 
-InPlaceRunner::InPlaceRunner(Member& self, const Board& board, Heap& heap)
+InPlaceRunner::InPlaceRunner(Member& self, Board& board, Heap& heap)
     : self_(self),
       board_(board),
       heap_(heap),
@@ -87,9 +110,19 @@ Region InPlaceRunner::offer(const Collective& operation, std::uint64_t number) {
 }
 
 Interval InPlaceRunner::run(const Collective& operation, std::uint64_t number) {
-  work(operation, number);
+  std::optional<Guest> guest;
+  if (!lies_in_heap(self_, self_.rank(), number)) guest.emplace(board_, heap_, operation);
+  try {
+    board_.wait_for_guests();
+    work(operation, number);
+  } catch (...) {
+    if (guest) abandon();
+    throw;
+  }
+  const bool is_wanted = has_result(operation, self_.rank());
+  if (guest && is_wanted) guest->take_home();
   if (const auto copy = stage_.find(number)) {
-    if (has_result(operation, self_.rank())) cpu::copy(*copy, operation.input);
+    if (is_wanted) cpu::copy(*copy, operation.input);
     stage_.give_back(number);
   }
   const Progress& progress = self_.segment().progress(number);
@@ -98,18 +131,15 @@ Interval InPlaceRunner::run(const Collective& operation, std::uint64_t number) {
 
 void InPlaceRunner::find_operands(const Collective& operation, std::uint64_t number) {
   for (int rank = 0; rank < self_.world_size(); ++rank) {
+    const Post& post = self_.segment().post(rank, number);
     Buffer& operand = operands_[static_cast<std::size_t>(rank)];
     operand = operation.input;
-    operand.data = reach(rank, self_.segment().post(rank, number).operand);
+    operand.data = reach(rank, post.operand.block != 0 ? post.operand : post.brought);
   }
 }
 
-// Our copies are about to go; a rank that still reads one must not take what follows for our
-// operand.
 void InPlaceRunner::leave() {
-  if (!stage_.is_in_use()) return;
-  (void)self_.fail(Cause::kPeer, "[shm] rank " + std::to_string(self_.rank()) +
-                                     " left a collective that reads its memory");
+  if (stage_.is_in_use()) abandon();
 }
 
 // Maps in the first step all memory that this rank may have to read in later ones, even if the
@@ -117,11 +147,18 @@ void InPlaceRunner::leave() {
 void InPlaceRunner::look_at_operands(std::uint64_t number) {
   try {
     for (int rank = 0; rank < self_.world_size(); ++rank) {
-      (void)heap_.at(rank, self_.segment().post(rank, number).operand);
+      const Post& post = self_.segment().post(rank, number);
+      if (post.operand.block != 0) (void)heap_.at(rank, post.operand);
     }
   } catch (const Error&) {
     // The rank has ended and its memory is gone. It has done its part, so the memory is not needed.
   }
+}
+
+// Our copy is about to go; a rank that still reads it must not take what follows for our operand.
+void InPlaceRunner::abandon() {
+  (void)self_.fail(Cause::kPeer, "[shm] rank " + std::to_string(self_.rank()) +
+                                     " left a collective that reads its memory");
 }
 
 std::byte* InPlaceRunner::reach(int rank, const Region& region) {

@@ -21,17 +21,18 @@ namespace ddp::shm {
 // the same part each time, and finds it in its caches. The sum of a chunk does not depend on which
 // rank takes it: terms are added in rank order.
 
-// Operands are in the heap or, up to Stage::kMaxOperandBytes, anywhere: then the rank posts a copy
-// and copies the result back.
+// Operands of up to Stage::kMaxOperandBytes may be anywhere: the rank posts a copy and copies the
+// result back. Larger operands may be elsewhere only if another rank's is in the heap.
 
 // True for the kinds that can be done in place.
 [[nodiscard]] bool works_in_place(CollectiveKind kind);
-// True if every rank posted an operand that the others can reach; only then is it done in place.
+// True if at least one rank posted an operand that the others can reach; all ranks then do this
+// collective in place.
 [[nodiscard]] bool is_posted_in_place(const Member& self, std::uint64_t number);
 
 class InPlaceRunner {
  public:
-  InPlaceRunner(Member& self, const Board& board, Heap& heap);
+  InPlaceRunner(Member& self, Board& board, Heap& heap);
 
   // The region of this rank's operand for a collective that is about to be posted; the operand must
   // not change any more. A null region: the others cannot reach it.
@@ -40,8 +41,6 @@ class InPlaceRunner {
   // Completes the operation, after all ranks have posted it under that number. Returns the time
   // from the first to the last work of any rank on it.
   Interval run(const Collective& operation, std::uint64_t number);
-  // Instead of run(), if the collective is not done in place.
-  void take_back_offer(std::uint64_t number) { stage_.give_back(number); }
 
   // This rank runs nothing any more. Ranks that still read what it offered get an error.
   void leave();
@@ -49,12 +48,13 @@ class InPlaceRunner {
  private:
   void find_operands(const Collective& operation, std::uint64_t number);
   void look_at_operands(std::uint64_t number);
+  void abandon();
   [[nodiscard]] std::byte* reach(int rank, const Region& region);
   void work(const Collective& operation, std::uint64_t number);
   void work_on(const Collective& operation, std::size_t begin, std::size_t n);
 
   Member& self_;
-  const Board& board_;
+  Board& board_;
   Heap& heap_;
   Stage stage_;
   std::vector<Buffer> operands_;  // by rank, as this process sees them

@@ -127,7 +127,6 @@ class ShmProcessGroup final : public QueuedProcessGroup {
       const Interval ran = in_place_.run(operation, collectives_);
       if (is_alone) queue_.note_ran(ran);
     } else {
-      in_place_.take_back_offer(collectives_);
       shm::run_staged(self_, operation, terms_);
     }
     board_.end();

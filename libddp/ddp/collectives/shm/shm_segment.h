@@ -56,6 +56,7 @@ struct Progress {
 struct RankControl {
   alignas(128) std::atomic<std::uint64_t> posted;
   alignas(128) std::atomic<std::uint64_t> finished;
+  std::atomic<std::uint64_t> brought;  // the last whose operand was copied to shared memory
   std::atomic<std::uint64_t> running;  // the one that this rank is in; 0: in none
   std::atomic<std::uint32_t> phase;    // how many times this rank has arrived; see Member::barrier
   std::atomic<std::uint32_t> left;     // its group was destroyed
@@ -78,6 +79,7 @@ struct Region {
 struct Post {
   alignas(64) CollectiveSignature signature;
   Region operand;
+  Region brought;                                // see RankControl::brought
   alignas(64) std::atomic<std::uint64_t> taken;  // how many chunks of this rank's part are taken
   alignas(64) std::byte elements[kPostBytes];    // holds a small operand itself
 };

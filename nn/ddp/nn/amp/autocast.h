@@ -6,7 +6,7 @@
 //   in float32                                 normalisations, softmax and losses
 //                                              (PyTorch rounds the results of batch norms);
 //                                              exp, log, softplus, square; sum, mean
-//   in float32 if an operand is, else in 16 bits operations that join operands, such as add
+//   float32 if an operand is, else 16 bits     operations that join operands, such as add
 //   in the type of its operand                 all others
 // Parameters and their gradients stay float32; parameters are cast once in each pass. The gradient
 // of a 16-bit result also has 16 bits. float16 has a small range, so scale the loss with it

@@ -51,7 +51,7 @@ void Optimizer::check_group(std::span<Parameter* const> parameters) const {
     if (own.device != context_.device()) {
       throw std::invalid_argument("[nn] an optimizer's context is on " +
                                   to_string(context_.device()) + ", but '" + parameter->name() +
-                                  "' on " + to_string(own.device));
+                                  "' is on " + to_string(own.device));
     }
     if (own.dtype == first.dtype) continue;
     throw std::invalid_argument("[nn] an optimizer's parameters differ: " + parameter->name() +
