@@ -3,6 +3,7 @@
 
 #include <catch2/catch.hpp>
 
+#include <atomic>
 #include <chrono>
 #include <future>
 #include <memory>
@@ -40,6 +41,24 @@ TEST_CASE("all later waits throw the first exception of a queue", "[collectives]
   CHECK_THROWS_WITH(queue.wait(first, 10s), "rank 1 died");
   CHECK_THROWS_AS(queue.wait(first, 10s), PeerError);
   CHECK_THROWS_AS(submit_barrier(queue), PeerError);
+}
+
+TEST_CASE("room for a batch is made by running what was left to a waiting thread",
+          "[collectives]") {
+  std::atomic<std::size_t> executed = 0;
+  OperationQueue queue("test", "[test]", std::make_shared<FlightRecorder>(),
+                       [&](std::span<const Collective> batch) { executed += batch.size(); },
+                       {.post = [](const Collective&) { return OperationQueue::Posting::kLittle; },
+                        .finish = [](const Collective&) { return false; }});
+  submit_barrier(queue);
+  const std::vector<Collective> batch(OperationQueue::kCapacity,
+                                      Collective{CollectiveKind::kBarrier, {}, {}});
+  auto last = std::async(std::launch::async, [&] { return queue.submit(batch); });
+  if (last.wait_for(10s) != std::future_status::ready) {
+    queue.fail(std::make_exception_ptr(TimeoutError("no room was made")));
+  }
+  queue.wait(last.get(), 10s);
+  CHECK(executed == 1 + batch.size());
 }
 
 // Gloo may hang in an operation whose peer died, until another thread aborts it.

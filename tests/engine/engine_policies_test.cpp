@@ -168,6 +168,11 @@ TEST_CASE("the epoch of a rank without data is ignored", "[engine][epoch]") {
     trainee.step(1, {.samples = is_active ? 1.0 : 0.0, .epoch = 5});
     trainee.step(
         1, {.samples = is_active ? 1.0 : 0.0, .epoch = is_active ? 6 : 0, .is_active = is_active});
+    // Rank 0's data run out between two passes of a step.
+    trainee.ddp.accumulate(2);
+    trainee.step(1, {.epoch = 7, .plan_fingerprint = 3});
+    trainee.step(1, is_active ? StepOptions{.epoch = 7, .plan_fingerprint = 3}
+                              : StepOptions{.samples = 0, .is_active = false});
   });
 }
 

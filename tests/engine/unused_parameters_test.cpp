@@ -193,6 +193,21 @@ TEST_CASE("ranks may use different parameters in a static graph", "[engine][unus
   });
 }
 
+TEST_CASE("a static graph is learned from a pass that has samples", "[engine][unused]") {
+  run_on_all_backends(2, [](ProcessGroup& group) {
+    Trainee trainee(group, {.unused = UnusedParameters::kStatic});
+    const bool has_samples = group.rank() == 0;
+    (void)trainee.ddp.begin_step({.samples = has_samples ? 1.0 : 0.0});
+    trainee.ddp.mark_ready(2);
+    if (has_samples) {
+      for (const std::size_t i : {1, 0}) trainee.ddp.mark_ready(i);
+    }
+    trainee.ddp.wait();
+    trainee.step(3);
+    expect_gradients(trainee.ddp, 3);
+  });
+}
+
 TEST_CASE("a static graph that changes is an error that names the parameter", "[engine][unused]") {
   const auto learn = [](DistributedDataParallel& ddp) {
     (void)ddp.begin_step();

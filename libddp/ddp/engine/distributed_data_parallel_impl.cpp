@@ -250,8 +250,10 @@ void DistributedDataParallel::Impl::note_pass(const StepOptions& pass) {
   samples_ = pass.samples;
   step_samples_ += pass.samples;
   own_.is_active = own_.is_active || pass.is_active;
-  own_.epoch = pass.epoch;
-  own_.plan_fingerprint = pass.plan_fingerprint;
+  if (pass.is_active) {  // a rank whose data ran out after an earlier pass tells no epoch
+    own_.epoch = pass.epoch;
+    own_.plan_fingerprint = pass.plan_fingerprint;
+  }
   own_.asks_to_stop = own_.asks_to_stop || pass.asks_to_stop;
   accounts_.add_data_wait(pass.data_seconds);
 }

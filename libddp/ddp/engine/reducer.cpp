@@ -178,7 +178,8 @@ void Reducer::launch(std::size_t b) {
 
 void Reducer::end_backward(Stream consumer) {
   if (recorder_) recorder_->backward_ended(consumer);
-  if (uses_ == Uses::kLearning && !order_.empty()) remember_uses();
+  // A pass without samples may leave out marks, so nothing can be learned from it.
+  if (uses_ == Uses::kLearning && has_samples_ && !order_.empty()) remember_uses();
   const bool launches = communicates_ && reduction_ == Reduction::kNow;
   launches ? launch_rest(consumer) : close_without_launch(consumer);
 }

@@ -129,6 +129,8 @@ std::optional<Hang> HangWatch::find_hang(Watched& watched, const Group& group) c
 void HangWatch::publish(const std::vector<Group>& groups) {
   ++progress_.heartbeat;
   progress_.is_inside = false;
+  progress_.step = 0;
+  progress_.is_in_step = false;
   progress_.groups.clear();
   for (const Group& group : groups) {
     progress_.groups.push_back({group.name, group.position.collectives,

@@ -84,6 +84,7 @@ std::uint64_t OperationQueue::submit(std::span<const Collective> operations) {
 // operation.
 void OperationQueue::wait_for_room(std::size_t operations, Lock& lock) {
   if (has_room_for(operations)) return;
+  assign_to_thread(submitted_);  // those that were left to a waiting thread, too
   room_made_.wait(lock, [&] { return error_ || (has_much_room() && has_room_for(operations)); });
 }
 
