@@ -176,6 +176,15 @@ TEST_CASE("two of four ranks may be late, each by its own amount", "[statistics]
   CHECK(found[1].late_seconds == approx(10 * kMs));
 }
 
+TEST_CASE("a lateness that is small beside the slowest rank's is not reported", "[statistics]") {
+  // The step takes no longer for it, and scheduling alone makes a rank late in so short a step.
+  Job job{.world_size = 4};
+  job.compute = [](int rank, int) { return (rank == 3 ? 50 : rank == 1 ? 0.03 : 0.02) * kMs; };
+  const std::vector<Straggler> found = statistics_of(job, 52).costs().stragglers;
+  REQUIRE(found.size() == 1);
+  CHECK(found[0].rank == 3);
+}
+
 TEST_CASE("a rank with fewer samples than the others makes no rank a straggler", "[statistics]") {
   Job job{.world_size = 3};
   job.compute = [](int rank, int) { return (rank == 2 ? 20 : 30) * kMs; };

@@ -61,13 +61,13 @@ void StragglerFinder::add(std::span<const RankTimes> ranks) {
   }
   const auto last = std::ranges::max_element(ranks, {}, &RankTimes::work_seconds);
   ++records_[static_cast<std::size_t>(last - ranks.begin())].times_last;
-  typical_seconds_ += usual.work_seconds;
+  slowest_[in_block_] = last->work_seconds;
   ++steps_;
   if (++in_block_ == kBlock) judge_block();
 }
 
 void StragglerFinder::judge_block() {
-  const double noticeable = kNoticeableFraction * typical_seconds_ / kBlock;
+  const double noticeable = kNoticeableFraction * median(slowest_);
   for (std::size_t rank = 0; rank < records_.size(); ++rank) {
     Record& record = records_[rank];
     const Block block = block_of(late_, rank);
@@ -80,7 +80,6 @@ void StragglerFinder::judge_block() {
     record.late_data_seconds += kBlock * median(block_of(late_data_, rank));
   }
   in_block_ = 0;
-  typical_seconds_ = 0;
 }
 
 std::vector<Straggler> StragglerFinder::found() const {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -22,16 +23,16 @@ struct Straggler {
 };
 
 // Finds ranks that are late again and again. Steps are judged in blocks. A rank is a straggler of a
-// block if its lateness behind the median rank (of two ranks, the faster one) is noticeable and
-// about the same in most steps: its median over the block is at least kSteadiness times its median
-// deviation. So neither a single slow step nor ranks that are slow in turns make a straggler, and a
-// rank that becomes slow is found after at most 1.5 blocks.
+// block if its lateness behind the median rank (of two ranks, the faster one) is noticeable beside
+// the slowest rank's work, and about the same in most steps: its median over the block is at least
+// kSteadiness times its median deviation. So neither a single slow step nor ranks that are slow in
+// turns make a straggler, and a rank that becomes slow is found after at most 1.5 blocks.
 //
 // add() does not allocate.
 class StragglerFinder {
  public:
   static constexpr std::size_t kBlock = 10;            // steps
-  static constexpr double kNoticeableFraction = 0.05;  // of the typical rank's work
+  static constexpr double kNoticeableFraction = 0.05;  // of the slowest rank's work
   static constexpr double kSteadiness = 4;
 
   explicit StragglerFinder(int world_size);
@@ -64,10 +65,10 @@ class StragglerFinder {
 
   std::vector<Record> records_;  // by rank
   std::vector<double> late_;  // by rank * kBlock + step in the block: lateness in seconds of work
-  std::vector<double> late_data_;  // likewise, in seconds of data wait
-  std::vector<double> scratch_;    // by rank
-  std::size_t in_block_ = 0;       // steps
-  double typical_seconds_ = 0;     // sum over the block
+  std::vector<double> late_data_;            // likewise, in seconds of data wait
+  std::vector<double> scratch_;              // by rank
+  std::array<double, kBlock> slowest_ = {};  // work in seconds of each step's slowest rank
+  std::size_t in_block_ = 0;                 // steps
   std::uint64_t steps_ = 0;
 };
 
