@@ -125,16 +125,30 @@ TEST_CASE("the oldest pending operation is the first one that is not done", "[re
   for (std::uint64_t i = 1; i <= 3; ++i) recorder.submitted(i, all_reduce(i));
   const auto first = recorder.oldest_pending();
   REQUIRE(first);
-  CHECK(first->event.operation == 1);
-  CHECK(first->since == first->event.time);
+  CHECK(first->operations[0].operation == 1);
+  CHECK(first->since == first->operations[0].time);
   const Clock::time_point done = Clock::now();
   recorder.done(2, done);
   const auto last = recorder.oldest_pending();
   REQUIRE(last);
-  CHECK(last->event.signature.count == 3);
+  CHECK(last->operations[0].signature.count == 3);
   CHECK(last->since == done);  // before that, it was queued behind another operation
   recorder.broken();
   CHECK_FALSE(recorder.oldest_pending());
+}
+
+TEST_CASE("the operations of a batch are pending together", "[recorder]") {
+  FlightRecorder recorder;
+  recorder.submitted(1, all_reduce(1));
+  recorder.submitted(3, all_reduce(2));
+  recorder.submitted(3, all_reduce(3));
+  recorder.submitted(4, all_reduce(4));
+  recorder.done(1, Clock::now());
+  const auto batch = recorder.oldest_pending();
+  REQUIRE(batch);
+  REQUIRE(batch->operations.size() == 2);
+  CHECK(batch->operations[0].signature.count == 2);
+  CHECK(batch->operations[1].signature.count == 3);
 }
 
 TEST_CASE("collectives are counted without sends and receives", "[recorder]") {

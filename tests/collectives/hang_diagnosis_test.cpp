@@ -113,8 +113,26 @@ TEST_CASE("a send waits only for its peer", "[hang]") {
   sending.operation = "send #7 (float32[1]) to rank 1";
   sending.signature.kind = CollectiveKind::kSend;
   sending.signature.root = 1;
+  sending.transfers = {{1, sending.operation}};
   CHECK_THAT(diagnose(sending, witnesses({9, 9, 0})),
              Catch::StartsWith("rank 1 (") && Catch::EndsWith("1 rank waiting 10.0 s"));
+}
+
+TEST_CASE("a batch of sends and receives waits for any of its peers", "[hang]") {
+  Hang batch = hang();
+  batch.signature.kind = CollectiveKind::kRecv;
+  batch.transfers = {{1, "recv #7 from rank 1"}, {2, "recv #8 from rank 2"}, {1, "send #9"}};
+  std::vector<Witness> members = witnesses({9, 9, 9, 0});
+  members[3].state = ProcessState::kEnded;  // is not concerned
+  CHECK_THAT(diagnose(batch, members), Catch::StartsWith("at least one of ranks 1, 2 has not"));
+  members[1].silence = 12s;
+  CHECK_THAT(diagnose(batch, members),
+             Catch::StartsWith("rank 1 (node, pid 101, cpu) has given no sign of life for 12.0 s "
+                               "and has not joined recv #7 from rank 1;"));
+  members[2].state = ProcessState::kStopped;
+  CHECK_THAT(diagnose(batch, members),
+             Catch::StartsWith("rank 2 (node, pid 102, cpu) is stopped (SIGSTOP) and has not "
+                               "joined recv #8 from rank 2;"));
 }
 
 TEST_CASE("serialised progress is parsed back unchanged", "[hang]") {

@@ -115,6 +115,33 @@ TEST_CASE("a stopped rank is reported as stopped, not as dead", "[process][hang]
   }
 }
 
+TEST_CASE("a stopped peer of a batch of receives is named, not one of the others",
+          "[process][hang]") {
+  for (const std::string& backend : test::cpu_backends()) {
+    INFO(backend);
+    Job job(3, "batch", backend);
+    job.wait_until_ready();
+    job[2].send_signal(SIGSTOP);
+    CHECK(job[0].wait(3s + kBound) == 3);
+    CHECK_THAT(last_line(job[0].err()),
+               Catch::Contains("timed out after 3000 ms: rank 2 (") &&
+                   Catch::Contains("is stopped (SIGSTOP) and has not joined recv #2 (float32[1]) "
+                                   "from rank 2; last seen "));
+  }
+}
+
+TEST_CASE("of several peers of a batch, none is blamed without a reason", "[process][hang]") {
+  for (const std::string& backend : test::cpu_backends()) {
+    INFO(backend);
+    Job job(3, "batch", backend);
+    CHECK(job[0].wait(3s + kBound) == 3);
+    CHECK_THAT(last_line(job[0].err()),
+               Catch::Contains("timed out after 3000 ms: at least one of ranks 1, 2 has not joined "
+                               "a batch of 2 sends and receives, beginning with recv #1 "
+                               "(float32[1]) from rank 1; 1 rank waiting "));
+  }
+}
+
 TEST_CASE("in a split, too, a stopped rank is reported as stopped, not as late",
           "[process][hang]") {
   Job job(3, "split");

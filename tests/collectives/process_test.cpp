@@ -92,6 +92,20 @@ TEST_CASE("the death of a rank that was sent half a message is noticed", "[proce
   }
 }
 
+TEST_CASE("the death of one of several peers of a batch of receives is noticed", "[process]") {
+  for (const std::string& backend : test::cpu_backends()) {
+    Job job(3, "batch", backend, "patient");
+    job.wait_until_ready();
+    std::this_thread::sleep_for(200ms);  // until rank 0 waits, for rank 1 first
+    job[2].send_signal(SIGKILL);
+    INFO(backend);
+    CHECK(job[0].wait(kFiveSeconds) == 3);
+    CHECK_THAT(job[0].err(), Catch::Contains("[" + backend + "] rank 2 (") &&
+                                 Catch::Contains("died, while rank 0 is in #") &&
+                                 Catch::Contains("recv(float32[1])"));
+  }
+}
+
 TEST_CASE("leaving in the middle of a collective or a step causes no crash and no hang",
           "[process]") {
   const std::string mode = GENERATE(as<std::string>(), "exit", "return", "throw", "children",

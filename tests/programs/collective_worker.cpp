@@ -6,6 +6,7 @@
 //   loop-allocated  the same with 64 MiB of the group's memory; also for the backend nccl
 //   leave-allocated  the same, but the last rank returns from main after four calls
 //   send-stop    rank 0 sends 256 MiB to rank 1, which stops itself (SIGSTOP) in the middle
+//   batch        rank 0 receives from all others in one batch; they wait for their stdin instead
 //   exit         calls exit(0) while collectives are pending
 //   return       returns from main while collectives are pending
 //   throw        throws an exception out of a frame that owns the group
@@ -140,17 +141,27 @@ void send_to_one_that_stops(ddp::ProcessGroup& group) {
   work.wait();
 }
 
+void wait_for_stdin() {
+  char byte = 0;
+  while (::read(STDIN_FILENO, &byte, 1) > 0) {
+  }
+}
+
+void receive_from_all(ddp::ProcessGroup& group) {
+  std::vector<float> values(static_cast<std::size_t>(group.world_size()));
+  auto batch = group.batch();
+  for (int rank = 1; rank < group.world_size(); ++rank) {
+    const auto place = static_cast<std::size_t>(rank);
+    (void)group.recv(ddp::buffer_of(values).slice(place, 1), rank);
+  }
+  batch.end().wait();
+}
+
 // Logs in an endless loop on a detached thread.
 void log_in_background() {
   std::thread([] {
     for (;;) ddp::logging::error("still here");
   }).detach();
-}
-
-void wait_for_stdin() {
-  char byte = 0;
-  while (::read(STDIN_FILENO, &byte, 1) > 0) {
-  }
 }
 
 void miss_fifth_step(ddp::ProcessGroup& group, const ddp::Buffer& values) {
@@ -330,6 +341,10 @@ int run(const std::string& mode, const std::string& backend, const Patience& pat
   if (mode == "absent") miss_fifth_step(*group, values);
   if (mode == "send-stop") {
     send_to_one_that_stops(*group);
+    return 0;
+  }
+  if (mode == "batch") {
+    group->rank() == 0 ? receive_from_all(*group) : wait_for_stdin();
     return 0;
   }
   if (mode == "split") {

@@ -20,7 +20,7 @@ LossWatch::LossWatch(const GroupConfig& config, Options options, const FlightRec
       first_error_(first_error) {}
 
 // Reads the recorder's events only if nothing was completed since the last look. The operations of
-// a batch share a number, and may have different peers.
+// a batch may have different peers.
 void LossWatch::look() {
   const FlightRecorder::Position position = recorder_.position();
   const bool moved = std::exchange(done_, position.done) != position.done;
@@ -29,9 +29,7 @@ void LossWatch::look() {
   if (!pending || Clock::now() - pending->since < options_.patience) return;
   const std::vector<PeerRoll::Lost> all_lost = options_.find_lost();
   if (all_lost.empty()) return;
-  for (const FlightRecorder::Event& event : recorder_.events()) {
-    if (event.what != FlightRecorder::What::kSubmitted) continue;
-    if (event.operation != pending->event.operation) continue;
+  for (const FlightRecorder::Event& event : pending->operations) {
     look_at(event.signature, pending->since, all_lost);
   }
 }

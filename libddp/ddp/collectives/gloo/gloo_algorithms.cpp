@@ -10,6 +10,7 @@
 #include <gloo/transport/unbound_buffer.h>
 #include <gloo/types.h>
 
+#include <algorithm>
 #include <string>
 
 #include "ddp/base/allocation.h"
@@ -45,13 +46,15 @@ class GlooAlgorithms::Message {
         peer_(operation.peer),
         sends_(operation.kind == CollectiveKind::kSend),
         has_payload_(operation.input.count > 0),
-        timeout_(operation.timeout),
+        deadline_(Deadline::after(operation.timeout)),
         signature_(signature_of(operation, sequence)),
         wire_signature_(signature_),
         head_(context.createUnboundBuffer(&wire_signature_, sizeof(wire_signature_))),
         payload_(context.createUnboundBuffer(operation.input.data, operation.input.size_bytes())),
         head_slot_(slot(2 * sequence)),
         payload_slot_(slot(2 * sequence + 1)) {}
+
+  [[nodiscard]] const CollectiveSignature& signature() const { return signature_; }
 
   void start() {
     if (!sends_) return head_->recv(peer_, head_slot_);
@@ -61,7 +64,7 @@ class GlooAlgorithms::Message {
 
   void accept() {
     if (sends_) return;
-    head_->waitRecv(timeout_);
+    head_->waitRecv(remaining());
     CollectiveSignature expected = signature_;
     expected.kind = CollectiveKind::kSend;
     if (!(wire_signature_ == expected)) {
@@ -73,16 +76,19 @@ class GlooAlgorithms::Message {
   }
 
   void finish() {
-    if (sends_) head_->waitSend(timeout_);
+    if (sends_) head_->waitSend(remaining());
     if (!has_payload_) return;
     if (sends_) {
-      payload_->waitSend(timeout_);
+      payload_->waitSend(remaining());
     } else {
-      payload_->waitRecv(timeout_);
+      payload_->waitRecv(remaining());
     }
   }
 
  private:
+  // The messages of a batch share one timeout.
+  [[nodiscard]] Timeout remaining() const { return std::max(deadline_.remaining(), Timeout(1)); }
+
   static std::uint64_t slot(std::uint64_t number) {
     return gloo::Slot::build(kMessagePrefix, static_cast<std::uint32_t>(number));
   }
@@ -91,7 +97,7 @@ class GlooAlgorithms::Message {
   int peer_;
   bool sends_;
   bool has_payload_;
-  Timeout timeout_;
+  Deadline deadline_;
   CollectiveSignature signature_;
   CollectiveSignature wire_signature_;
   std::unique_ptr<gloo::transport::UnboundBuffer> head_;
@@ -125,8 +131,14 @@ void GlooAlgorithms::run_transfers(std::span<const Collective> batch) {
     messages.push_back(std::make_unique<Message>(*context_, operation, sequence));
   }
   for (const auto& message : messages) message->start();
-  for (const auto& message : messages) message->accept();
-  for (const auto& message : messages) message->finish();
+  for (const auto& message : messages) {
+    current_ = message->signature();
+    message->accept();
+  }
+  for (const auto& message : messages) {
+    current_ = message->signature();
+    message->finish();
+  }
 }
 
 // Gloo's collectives use the context's timeout, so it is set here.

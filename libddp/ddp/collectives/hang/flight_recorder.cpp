@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <iterator>
 
 namespace ddp {
 namespace {
@@ -118,7 +119,10 @@ std::optional<FlightRecorder::Pending> FlightRecorder::oldest_pending() const {
     return begins && event.operation > now.done;
   });
   if (oldest == events.end()) return std::nullopt;
-  return Pending{*oldest, std::max(oldest->time, last_done)};
+  Pending pending{.operations = {}, .since = std::max(oldest->time, last_done)};
+  std::copy_if(oldest, events.end(), std::back_inserter(pending.operations),
+               [&](const Event& event) { return event.operation == oldest->operation; });
+  return pending;
 }
 
 std::string describe_operation(const FlightRecorder& recorder, const Event& submitted) {

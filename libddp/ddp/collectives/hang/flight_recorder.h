@@ -69,10 +69,10 @@ class FlightRecorder {
     bool is_inside = false;  // a thread is in a library call that may block
   };
 
-  // The oldest operation that is not done.
+  // The oldest operation that is not done, with all of its batch.
   struct Pending {
-    Event event;
-    Clock::time_point since;  // when it became the oldest
+    std::vector<Event> operations;  // never empty
+    Clock::time_point since;        // when they became the oldest
   };
 
   // Receivers of some events.
@@ -86,7 +86,7 @@ class FlightRecorder {
   explicit FlightRecorder(std::size_t capacity = kCapacity) : FlightRecorder(capacity, {}) {}
   FlightRecorder(std::size_t capacity, Listeners listeners);
 
-  // The backend calls these three. Operations of one batch may share a number; they are done
+  // The backend calls these three. Operations of one batch share a number: they start and are done
   // together. done() means that all operations up to that number are done.
   void submitted(std::uint64_t operation, const Collective& collective);
   void started(std::uint64_t operation, Clock::time_point now);

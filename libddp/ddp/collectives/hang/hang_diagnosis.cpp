@@ -4,6 +4,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <set>
 #include <vector>
 
 #include "ddp/base/rank_list.h"
@@ -19,7 +20,7 @@ std::uint64_t submitted_by(const Witness& member, const std::string& group) {
 }
 
 bool has_joined(const Hang& hang, const Witness& member) {
-  if (is_transfer(hang.signature.kind)) return false;
+  if (!hang.transfers.empty()) return false;
   return submitted_by(member, hang.group) >= hang.signature.sequence;
 }
 
@@ -51,18 +52,16 @@ Culprits furthest_behind(const Hang& hang, std::span<const Witness> members) {
   return idle.empty() ? those(members, is_last) : idle;
 }
 
+bool is_stopped(const Witness& member) { return member.state == ProcessState::kStopped; }
+
+bool is_gone(const Witness& member) {
+  return member.state == ProcessState::kEnded || member.silence > Timeout(0);
+}
+
 Culprits find_culprits(const Hang& hang, std::span<const Witness> members) {
-  // A send or recv involves only its peer.
-  if (is_transfer(hang.signature.kind)) {
-    return {&members[static_cast<std::size_t>(hang.signature.root)]};
-  }
-  Culprits found =
-      those(members, [](const Witness& m) { return m.state == ProcessState::kStopped; });
+  Culprits found = those(members, is_stopped);
   if (found.empty()) found = furthest_behind(hang, members);
-  if (!found.empty()) return found;
-  return those(members, [](const Witness& m) {
-    return m.state == ProcessState::kEnded || m.silence > Timeout(0);
-  });
+  return found.empty() ? those(members, is_gone) : found;
 }
 
 double seconds(Timeout time) { return static_cast<double>(time.count()) / 1000; }
@@ -95,17 +94,13 @@ std::string the_same_holds(const Culprits& culprits) {
   return "; the same holds for " + rank_list(ranks);
 }
 
-}  // namespace
+std::string how_many_wait(const Hang& hang, std::size_t ranks) {
+  return fmt::format("{} rank{} waiting {:.1f} s{}", ranks, ranks == 1 ? "" : "s",
+                     seconds(hang.age), in_step(hang));
+}
 
-std::string diagnose(const Hang& hang, std::span<const Witness> members) {
-  const Culprits culprits = find_culprits(hang, members);
-  const std::size_t waiting =
-      is_transfer(hang.signature.kind) ? 1 : members.size() - culprits.size();
-  const std::string waits = fmt::format("{} rank{} waiting {:.1f} s{}", waiting,
-                                        waiting == 1 ? "" : "s", seconds(hang.age), in_step(hang));
-  if (culprits.empty()) {
-    return "all ranks have joined " + hang.operation + ", which does not end; " + waits;
-  }
+// `culprits` are not empty.
+std::string blame(const Culprits& culprits, const Hang& hang, const std::string& waits) {
   const Witness& first = *culprits.front();
   const std::string who =
       first.progress ? to_string(first.progress->who) : fmt::format("rank {}", first.rank);
@@ -113,6 +108,41 @@ std::string diagnose(const Hang& hang, std::span<const Witness> members) {
       first.progress ? last_seen(*first.progress) : "it has not reported anything yet";
   return fmt::format("{} {}{}; {}; {}", who, condition(hang, first), the_same_holds(culprits), seen,
                      waits);
+}
+
+std::string diagnose_transfers(const Hang& hang, std::span<const Witness> members) {
+  const std::string waits = how_many_wait(hang, 1);
+  const auto peer_of = [&](const Hang::Transfer& transfer) -> const Witness& {
+    return members[static_cast<std::size_t>(transfer.peer)];
+  };
+  const auto blame_peer = [&](const Hang::Transfer& transfer) {
+    Hang of_peer = hang;
+    of_peer.operation = transfer.operation;
+    return blame({&peer_of(transfer)}, of_peer, waits);
+  };
+  for (const auto explains : {is_stopped, is_gone}) {
+    const auto found = std::ranges::find_if(hang.transfers, explains, peer_of);
+    if (found != hang.transfers.end()) return blame_peer(*found);
+  }
+  std::set<int> peers;
+  for (const Hang::Transfer& transfer : hang.transfers) peers.insert(peer_of(transfer).rank);
+  if (peers.size() == 1) return blame_peer(hang.transfers.front());
+  return fmt::format(
+      "at least one of {} has not joined a batch of {} sends and receives, beginning with {}; {}",
+      rank_list(std::vector(peers.begin(), peers.end())), hang.transfers.size(), hang.operation,
+      waits);
+}
+
+}  // namespace
+
+std::string diagnose(const Hang& hang, std::span<const Witness> members) {
+  if (!hang.transfers.empty()) return diagnose_transfers(hang, members);
+  const Culprits culprits = find_culprits(hang, members);
+  const std::string waits = how_many_wait(hang, members.size() - culprits.size());
+  if (culprits.empty()) {
+    return "all ranks have joined " + hang.operation + ", which does not end; " + waits;
+  }
+  return blame(culprits, hang, waits);
 }
 
 std::string diagnose_silent_store(const Hang& hang) {

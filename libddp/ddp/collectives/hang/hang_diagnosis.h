@@ -8,6 +8,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "ddp/base/time.h"
 #include "ddp/collectives/hang/flight_recorder.h"
@@ -15,11 +16,18 @@
 
 namespace ddp {
 
-// The operation that a rank waits for.
+// The operation that a rank waits for; of a batch, the first collective or, without one, the first.
 struct Hang {
+  // A send or recv concerns its peer only, a member.
+  struct Transfer {
+    int peer = 0;
+    std::string operation;
+  };
+
   std::string group;
   std::string operation;  // describe_operation()
   CollectiveSignature signature;
+  std::vector<Transfer> transfers = {};  // of a batch without collectives: all
   Timeout age{};
   std::uint64_t step = 0;  // in which it was submitted; 0: none has begun
 };
@@ -35,7 +43,8 @@ struct Witness {
 // `members` are the group's ranks in order. Blames a process that is stopped; if there is none, the
 // rank that has submitted least, if that is too little (of several such ranks, one that does not
 // wait itself); if there is none, a process that has ended or whose heartbeat has stopped.
-// Otherwise it blames no rank.
+// Otherwise it blames no rank. Of several peers of sends and receives, it blames one whose state
+// says why it is missing; if there is none, it cannot tell which of them.
 [[nodiscard]] std::string diagnose(const Hang& hang, std::span<const Witness> members);
 
 // The sentence when the store does not answer, so that nothing is known about the other ranks.

@@ -119,11 +119,25 @@ std::optional<Hang> HangWatch::find_hang(Watched& watched, const Group& group) c
   if (!pending) return std::nullopt;
   const auto age = std::chrono::duration_cast<Timeout>(Clock::now() - pending->since);
   if (age < options_.patience / 2) return std::nullopt;
-  return Hang{.group = group.name,
-              .operation = describe_operation(*group.recorder, pending->event) + watched.of_group,
-              .signature = pending->event.signature,
-              .age = age,
-              .step = pending->event.step};
+  const auto describe = [&](const FlightRecorder::Event& event) {
+    return describe_operation(*group.recorder, event) + watched.of_group;
+  };
+  const auto transfers = [](const FlightRecorder::Event& event) {
+    return is_transfer(event.signature.kind);
+  };
+  const auto collective = std::ranges::find_if_not(pending->operations, transfers);
+  const bool only_transfers = collective == pending->operations.end();
+  const FlightRecorder::Event& main = only_transfers ? pending->operations.front() : *collective;
+  Hang hang{.group = group.name,
+            .operation = describe(main),
+            .signature = main.signature,
+            .age = age,
+            .step = main.step};
+  if (!only_transfers) return hang;
+  for (const FlightRecorder::Event& event : pending->operations) {
+    hang.transfers.push_back({.peer = event.signature.root, .operation = describe(event)});
+  }
+  return hang;
 }
 
 void HangWatch::publish(const std::vector<Group>& groups) {

@@ -98,7 +98,7 @@ void OperationQueue::append(std::span<const Collective> operations) {
     Entry& next = entry(++submitted_) = Entry();
     next.collective = each;
     next.batch_end = batch_end;
-    recorder_->submitted(submitted_, each);
+    recorder_->submitted(batch_end, each);
   }
 }
 
@@ -178,7 +178,7 @@ bool OperationQueue::finish_next() {
   ran_.begin = Clock::now();
   if (!poster_.finish(next.collective)) return false;
   ran_.end = Clock::now();
-  complete_next(ran_.end);
+  complete(1, ran_.end);
   tell_of_completion();
   return true;
 }
@@ -265,14 +265,12 @@ void OperationQueue::take_batch() {
 // completed_ while a batch runs.
 void OperationQueue::note_started() {
   ran_ = {.begin = Clock::now(), .end = {}};
-  for (std::size_t i = 0; i < batch_.size(); ++i) {
-    recorder_->started(completed_ + 1 + i, ran_.begin);
-  }
+  recorder_->started(completed_ + batch_.size(), ran_.begin);
 }
 
 void OperationQueue::finish_batch(std::exception_ptr error, Clock::time_point now) {
   executing_ = false;
-  for (std::size_t i = 0; !error && i < batch_.size(); ++i) complete_next(now);
+  if (!error) complete(batch_.size(), now);
   posted_ = std::max(posted_, completed_);
   if (error && !error_) error_ = std::move(error);
   if (error_) note_broken();
@@ -282,9 +280,10 @@ void OperationQueue::finish_batch(std::exception_ptr error, Clock::time_point no
 // A failure because this rank leaves is not recorded as an error.
 void OperationQueue::note_broken() { recorder_->broken(leaving_ ? nullptr : error_); }
 
-// Another rank may have run a posted operation earlier; `now` is when this rank knows of it.
-void OperationQueue::complete_next(Clock::time_point now) {
-  entry(++completed_).ran = ran_;
+// Completes the next operations, one batch. Another rank may have run a posted operation earlier;
+// `now` is when this rank knows of it.
+void OperationQueue::complete(std::size_t operations, Clock::time_point now) {
+  for (std::size_t i = 0; i < operations; ++i) entry(++completed_).ran = ran_;
   recorder_->done(completed_, now);
 }
 

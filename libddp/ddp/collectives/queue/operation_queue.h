@@ -124,7 +124,7 @@ class OperationQueue {
   void note_started();
   void finish_batch(std::exception_ptr error, Clock::time_point now);
   void note_broken();
-  void complete_next(Clock::time_point now);
+  void complete(std::size_t operations, Clock::time_point now);
   void tell_of_completion();
   void append(std::span<const Collective> operations);
   [[nodiscard]] bool needs_thread();
