@@ -6,6 +6,7 @@
 
 #include <filesystem>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "support/files.h"
@@ -14,6 +15,7 @@
 
 using namespace ddp;
 using namespace std::chrono_literals;
+using test::Environment;
 using test::Job;
 using test::kBound;
 using test::last_line;
@@ -166,6 +168,21 @@ TEST_CASE("a rank 0 that is stopped in on_rank0 is reported", "[process][hang]")
   job[0].send_signal(SIGSTOP);
   for (const int rank : {1, 2}) {
     CHECK(job[rank].wait(kBound) == 3);
+    CHECK_THAT(last_line(job[rank].err()), Catch::Contains("[on_rank0] rank 0 (") &&
+                                               Catch::Contains("is stopped (SIGSTOP) in on_rank0"));
+  }
+}
+
+// Nothing that the others ask the store is answered then, so they need some seconds more.
+TEST_CASE("a rank 0 that is stopped in on_rank0 is reported, even if it hosts the store",
+          "[process][hang]") {
+  const Environment hosting = test::store_on_rank0();
+  Job job(3, "on_rank0", "auto", "quick", [&](int) { return hosting; });
+  job[0].wait_for_output("waiting");
+  std::this_thread::sleep_for(200ms);  // until the others know that rank 0 is there
+  job[0].send_signal(SIGSTOP);
+  for (const int rank : {1, 2}) {
+    CHECK(job[rank].wait(3 * kBound) == 3);
     CHECK_THAT(last_line(job[rank].err()), Catch::Contains("[on_rank0] rank 0 (") &&
                                                Catch::Contains("is stopped (SIGSTOP) in on_rank0"));
   }

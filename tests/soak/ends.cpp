@@ -96,9 +96,11 @@ double difference_is_told(const std::string& backend, int round) {
   return since(begin);
 }
 
-double lost_rank0_is_told(int signal_number, const std::string& plight) {
-  Job job(3, "on_rank0", "auto", kPatient);
+double lost_rank0_is_told(int signal_number, const std::string& plight, bool hosts_store) {
+  const test::Environment more = hosts_store ? test::store_on_rank0() : test::Environment();
+  Job job(3, "on_rank0", "auto", kPatient, [&](int) { return more; });
   job[0].wait_for_output("waiting");
+  std::this_thread::sleep_for(200ms);  // until the others wait for its end
   const auto begin = Clock::now();
   job[0].send_signal(signal_number);
   for (const int rank : {1, 2}) expect_error(job[rank], plight + " in on_rank0");

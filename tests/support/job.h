@@ -1,13 +1,17 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <algorithm>
+#include <cstdint>
 #include <functional>
+#include <iterator>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "ddp/base/error.h"
+#include "ddp/base/socket.h"
 #include "ddp/collectives/gloo/gloo_process_group.h"
 #include "ddp/store/tcp_server.h"
 #include "support/child_process.h"
@@ -23,8 +27,14 @@ inline std::vector<std::string> cpu_backends() {
 
 using Environment = std::vector<std::pair<std::string, std::string>>;
 
+// For a Job whose rank 0 hosts the store, as without a launcher.
+inline Environment store_on_rank0() {
+  const std::uint16_t free_port = Socket::listen({"127.0.0.1", 0}).local_endpoint().port;
+  return {{"MASTER_PORT", std::to_string(free_port)}, {"TORCHELASTIC_USE_AGENT_STORE", "False"}};
+}
+
 // Worker processes with a store that the test hosts, as an agent would. Those in the mode "patient"
-// use the library's default periods and timeouts.
+// use the library's default periods and timeouts. More environment takes precedence.
 class Job {
  public:
   Job(int world_size, const std::string& mode, const std::string& backend = "auto",
@@ -34,15 +44,15 @@ class Job {
     for (int rank = 0; rank < world_size; ++rank) {
       const std::string r = std::to_string(rank);
       const std::string n = std::to_string(world_size);
-      Environment environment = more_environment ? more_environment(rank) : Environment();
-      environment.insert(environment.end(),
-                         {{"RANK", r},
-                          {"LOCAL_RANK", r},
-                          {"WORLD_SIZE", n},
-                          {"LOCAL_WORLD_SIZE", n},
-                          {"MASTER_ADDR", "127.0.0.1"},
-                          {"MASTER_PORT", std::to_string(server_.endpoint().port)},
-                          {"TORCHELASTIC_USE_AGENT_STORE", "True"}});
+      Environment environment = {{"RANK", r},
+                                 {"LOCAL_RANK", r},
+                                 {"WORLD_SIZE", n},
+                                 {"LOCAL_WORLD_SIZE", n},
+                                 {"MASTER_ADDR", "127.0.0.1"},
+                                 {"MASTER_PORT", std::to_string(server_.endpoint().port)},
+                                 {"TORCHELASTIC_USE_AGENT_STORE", "True"}};
+      if (more_environment)
+        std::ranges::copy(more_environment(rank), std::back_inserter(environment));
       workers_.push_back(std::make_unique<ChildProcess>(
           std::vector<std::string>{DDP_COLLECTIVE_WORKER_PATH, mode, backend, patience},
           ChildProcess::Options{.environment = environment}));

@@ -28,6 +28,9 @@ constexpr const char* kHasEnded = " has ended";
 constexpr int kLeader[] = {0};
 constexpr Timeout kEndingGrace{1000};
 constexpr Timeout kPause{5};
+// How long a look at rank 0 may take beyond two periods if the store does not answer: a wait that
+// has to be cancelled.
+constexpr Timeout kCancellation{5000};
 
 // Returns the result, which the others will read.
 std::string run(Store& store, const std::function<void()>& fn, Timeout period,
@@ -49,16 +52,17 @@ std::string collectives_of(ProcessGroup& group) {
   return position.is_in_step ? "" : std::to_string(position.collectives);
 }
 
-PrefixStore open_store(ProcessGroup& group) {
+PrefixStore open_store(ProcessGroup& group, Timeout timeout) {
   const std::string name = group.fresh_name("on_rank0_");
-  return {name, group.store().clone()};
+  return {name, group.store().clone(timeout)};
 }
 
 void lead(ProcessGroup& group, const std::function<void()>& fn, Timeout period) {
   const ScopedSolo solo(group, "on_rank0");
   if (group.world_size() == 1) return fn();
-  PrefixStore store = open_store(group);
+  PrefixStore store = open_store(group, group.store().timeout());
   store.set("collectives", collectives_of(group));
+  store.add("beat", 1);
   const std::string who = serialize(identify_self(0, group.device()));
   meet(*group.state().meetings, "on_rank0", [&] { store.set("who", who); });
   std::exception_ptr error;
@@ -85,7 +89,7 @@ std::string await_leader(ProcessGroup& group, Store& store, Timeout period) {
     try {
       return store.get("who", std::min(period, deadline.remaining()));
     } catch (const TimeoutError&) {
-      group.check_on(kLeader, [&] { return store.has("who"); });
+      group.check_on(kLeader, [&] { return store.wait_for("who", period); });
       if (!deadline.passed()) continue;
       throw TimeoutError("[on_rank0] rank 0 has not called on_rank0 within " +
                          std::to_string(group.timeout().count()) + " ms");
@@ -120,17 +124,38 @@ void check_same_call(ProcessGroup& group, Store& store) {
   throw MismatchError(text);
 }
 
-// Returns the result.
+// Nothing if the store does not answer.
+std::optional<std::string> read_heartbeat(Store& store, Timeout timeout) {
+  try {
+    return store.get("beat", timeout);
+  } catch (const TimeoutError&) {
+    return std::nullopt;
+  }
+}
+
+// Rank 0 may host the store, which is as silent as rank 0 then. If instead the store's host is
+// stopped and rank 0 is seen to live, this waits as long as a request to the store may take.
 std::string await_result(ProcessGroup& group, Store& store, const RankIdentity& leader,
                          const OnRank0Options& options) {
-  LifeSign life(options.period);
+  LifeSign life((2 * options.period + kCancellation) / 2);
+  std::string last_beat = "0";
   while (!store.wait_for(kResult, options.period)) {
-    const Timeout silence = life.silence(static_cast<std::uint64_t>(store.add("beat", 0)));
-    const bool has_ended = state_of(leader) == ProcessState::kEnded && !store.has(kResult);
-    if (silence >= options.silence || has_ended) {
+    const std::optional<std::string> beat = read_heartbeat(store, options.period);
+    last_beat = beat.value_or(last_beat);
+    const Timeout silence = life.silence(std::stoull(last_beat));
+    const ProcessState state = state_of(leader);
+    const bool only_store_is_silent = !beat && state == ProcessState::kAlive;
+    const bool is_frozen = silence >= options.silence && !only_store_is_silent;
+    const bool has_ended = beat && state == ProcessState::kEnded && !store.has(kResult);
+    if (is_frozen || has_ended) {
       give_up(group, to_string(leader) + describe_trouble(leader, silence));
     }
-    group.check_on({}, [] { return true; });  // only whether it is broken
+    if (only_store_is_silent && silence >= group.store().timeout()) {
+      throw TimeoutError(
+          "[on_rank0] the store, which rank 0 or its launcher hosts, has not answered for " +
+          std::to_string(silence.count()) + " ms");
+    }
+    if (beat) group.check_on({}, [] { return true; });  // only whether it is broken
   }
   return store.get(kResult);
 }
@@ -146,13 +171,18 @@ bool is_ending(const RankIdentity& leader) {
   return state == ProcessState::kEnded;
 }
 
-// Returns the result. The store goes with rank 0, if that hosts it.
+// Returns the result. The store goes with rank 0 if that hosts it, and is as silent.
 std::string follow(ProcessGroup& group, Store& store, const OnRank0Options& options) {
   std::optional<RankIdentity> leader;
   try {
     leader = meet_leader(group, store, options.period);
     check_same_call(group, store);
     return await_result(group, store, *leader, options);
+  } catch (const TimeoutError&) {
+    if (leader && state_of(*leader) == ProcessState::kStopped) {
+      give_up(group, to_string(*leader) + describe_trouble(*leader, store.timeout()));
+    }
+    throw;
   } catch (const NetworkError&) {
     if (leader && is_ending(*leader)) give_up(group, to_string(*leader) + kHasEnded);
     std::throw_with_nested(
@@ -164,7 +194,7 @@ std::string follow(ProcessGroup& group, Store& store, const OnRank0Options& opti
 
 void on_rank0(ProcessGroup& group, const std::function<void()>& fn, const OnRank0Options& options) {
   if (group.rank() == 0) return lead(group, fn, options.period);
-  PrefixStore store = open_store(group);
+  PrefixStore store = open_store(group, options.silence);
   const FlightRecorder::Inside inside(group.recorder());
   const WaitTimer timer;
   const std::string result = follow(group, store, options);
