@@ -137,6 +137,20 @@ TEST_CASE("the oldest pending operation is the first one that is not done", "[re
   CHECK_FALSE(recorder.oldest_pending());
 }
 
+TEST_CASE("a rank is in a step until all engines of the group have ended their passes",
+          "[recorder]") {
+  FlightRecorder recorder;
+  recorder.begin_step(1);
+  recorder.begin_step(1);
+  recorder.end_step();
+  CHECK(recorder.position().is_in_step);
+  recorder.end_step();
+  CHECK_FALSE(recorder.position().is_in_step);
+  recorder.end_step();
+  recorder.begin_step(2);
+  CHECK(recorder.position().is_in_step);
+}
+
 TEST_CASE("the operations of a batch are pending together", "[recorder]") {
   FlightRecorder recorder;
   recorder.submitted(1, all_reduce(1));

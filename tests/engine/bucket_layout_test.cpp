@@ -65,6 +65,19 @@ TEST_CASE("the last bucket is small, since no backward hides it", "[engine][layo
   CHECK(layout.buckets[1].parameters == std::vector<std::size_t>{1, 0});
 }
 
+TEST_CASE("what is left of a bucket whose end is split off is launched when it is full",
+          "[engine][layout]") {
+  const DType wide = DType::kFloat32, narrow = DType::kBFloat16;
+  const std::vector<GradientSpec> gradients = {
+      {10, wide}, {100, narrow}, {100, narrow}, {1000, wide}, {1000, wide}};
+  const BucketLayout layout =
+      lay_out_buckets(gradients, {.last_bucket_bytes_cap = 200, .parts = 1, .min_buckets = 1});
+  REQUIRE(layout.buckets.size() == 3);
+  CHECK(layout.buckets[0].parameters == std::vector<std::size_t>{4, 3});
+  CHECK(layout.buckets[1].parameters == std::vector<std::size_t>{2, 1});
+  CHECK(layout.buckets[2].parameters == std::vector<std::size_t>{0});
+}
+
 TEST_CASE("gradients and buckets are aligned and do not overlap", "[engine][layout]") {
   const auto gradients = specs({1, 2, 63, 64, 65, 100000, 3});
   const BucketLayout layout = lay_out_buckets(gradients, {});

@@ -133,6 +133,7 @@ TEST_CASE("an optimizer that asks before wait() gets an error", "[engine]") {
   run_on_all_backends(2, [](ProcessGroup& group) {
     Model model(0);
     DistributedDataParallel ddp(group.shared_from_this(), model.parameters, {.fold_scale = true});
+    expect(!ddp.should_step(), "nothing to step with before the first step");
     for (int step = 0; step < 2; ++step) {
       expect(ddp.is_synchronized(), "between steps");
       (void)ddp.begin_step();

@@ -63,7 +63,9 @@ Caps caps_within(std::size_t usual, const BucketOptions& options) {
 class Partition {
  public:
   Partition(std::span<const GradientSpec> gradients, const std::vector<std::size_t>& order)
-      : gradients_(gradients), order_(order) {}
+      : gradients_(gradients), order_(order), position_(order.size()) {
+    for (std::size_t at = 0; at < order.size(); ++at) position_[order[at]] = at;
+  }
 
   // A bucket that holds at most 1/kNearlyEmpty of its cap stays open.
   static constexpr std::size_t kNearlyEmpty = 8;
@@ -84,7 +86,7 @@ class Partition {
       left_bytes -= bytes(i);
       groups[mine.group].push_back(i);
     }
-    if (!order_.empty()) sort_by_completion(groups);
+    sort_by_completion(groups);
     return groups;
   }
 
@@ -106,6 +108,7 @@ class Partition {
     Group tail(middle, last.end());
     last.erase(middle, last.end());
     groups.push_back(std::move(tail));
+    sort_by_completion(groups);  // a group of another dtype may be complete between the two
   }
 
  private:
@@ -115,11 +118,7 @@ class Partition {
 
   // Buckets are launched in order, so the group whose last gradient is ready first comes first.
   void sort_by_completion(std::vector<Group>& groups) const {
-    std::vector<std::size_t> position(order_.size());
-    for (std::size_t at = 0; at < order_.size(); ++at) position[order_[at]] = at;
-    std::sort(groups.begin(), groups.end(), [&](const Group& a, const Group& b) {
-      return position[a.back()] < position[b.back()];
-    });
+    std::ranges::sort(groups, {}, [&](const Group& group) { return position_[group.back()]; });
   }
 
   static constexpr std::size_t kDTypes = std::size(kAllDTypes);
@@ -133,6 +132,7 @@ class Partition {
 
   std::span<const GradientSpec> gradients_;
   const std::vector<std::size_t>& order_;
+  std::vector<std::size_t> position_;  // in order_, by gradient
 };
 
 // The cap of a bucket that is neither the first nor among the last.

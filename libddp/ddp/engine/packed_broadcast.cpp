@@ -22,6 +22,7 @@ PackedBroadcast::PackedBroadcast(ProcessGroup& group, std::span<const Buffer> va
     : group_(group) {
   std::size_t size_bytes = 0;
   for (const Buffer& value : values) {
+    if (value.count == 0) continue;  // its data may be null on some ranks only
     if (is_packed(value)) {
       packed_.push_back(value);
       size_bytes += slot_bytes(value);

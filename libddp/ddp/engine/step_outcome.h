@@ -42,7 +42,7 @@ class StepOutcome {
  private:
   ControlVector& control_;
   int world_size_;
-  Own own_;
+  Own own_{.has_samples = false};  // before the first step
 };
 
 }  // namespace ddp

@@ -72,13 +72,14 @@ void FlightRecorder::begin_step(std::uint64_t step) {
   if (by_caller_.capacity() == 0) return;
   if (step != this->step()) raise(begun_steps_);
   step_.store(step, std::memory_order_relaxed);
-  is_in_step_.store(true, std::memory_order_relaxed);
+  raise(open_passes_);
   by_caller_.push({.time = Clock::now(), .step = step, .what = What::kStepBegun});
 }
 
 void FlightRecorder::end_step() {
   if (by_caller_.capacity() == 0) return;
-  is_in_step_.store(false, std::memory_order_relaxed);
+  const std::uint64_t open = open_passes_.load(std::memory_order_relaxed);
+  if (open > 0) open_passes_.store(open - 1, std::memory_order_relaxed);
   by_caller_.push({.time = Clock::now(), .step = step(), .what = What::kStepEnded});
 }
 
@@ -105,7 +106,7 @@ FlightRecorder::Position FlightRecorder::position() const {
           .collectives = collectives_.load(std::memory_order_relaxed),
           .submitted = submitted_.load(std::memory_order_acquire),
           .done = done_.load(std::memory_order_acquire),
-          .is_in_step = is_in_step_.load(std::memory_order_relaxed),
+          .is_in_step = open_passes_.load(std::memory_order_relaxed) > 0,
           .is_inside = inside_.load(std::memory_order_relaxed) > 0};
 }
 

@@ -98,7 +98,7 @@ class FlightRecorder {
   void broken(const std::exception_ptr& error = nullptr);
 
   // For the engine: steps are numbered from 1, or in a training that was resumed from where it was.
-  // The passes of a step have the same number.
+  // The passes of a step have the same number. Passes of several engines may overlap.
   void begin_step(std::uint64_t step);
   void end_step();
   void bucket_ready(Label bucket);
@@ -146,7 +146,7 @@ class FlightRecorder {
   Listeners listeners_;
   std::atomic<std::uint64_t> step_ = 0;
   std::atomic<std::uint64_t> begun_steps_ = 0;
-  std::atomic<bool> is_in_step_ = false;
+  std::atomic<std::uint64_t> open_passes_ = 0;  // several engines may share a group
   alignas(64) Ring by_caller_;
   std::atomic<int> inside_ = 0;
   std::atomic<std::uint64_t> collectives_ = 0;

@@ -2,6 +2,8 @@
 #include "ddp/engine/statistics/step_recorder.h"
 
 #include <algorithm>
+#include <stdexcept>
+#include <string>
 #include <utility>
 
 namespace ddp {
@@ -11,6 +13,12 @@ namespace {
 // may be broadcast before the times are requested. On CUDA they are requested some steps late.
 std::uint64_t operations_to_time(std::size_t buckets, Device device) {
   constexpr std::uint64_t kOthers = 64;
+  constexpr std::uint64_t kMost = ProcessGroup::kMaxTimedOperations - 1;
+  if (buckets > kMost) {
+    throw std::invalid_argument("[ddp] record_times can time " + std::to_string(kMost) +
+                                " buckets, but the model has " + std::to_string(buckets) +
+                                ": raise buckets.bucket_bytes_cap");
+  }
   const std::uint64_t least = buckets + 1;
   const std::uint64_t wanted = least * (device.is_cuda() ? StepRecorder::kKeptSteps : 1) + kOthers;
   return std::max(least, std::min(wanted, ProcessGroup::kMaxTimedOperations));
