@@ -15,7 +15,6 @@
 
 using namespace ddp;
 using namespace std::chrono_literals;
-using test::Environment;
 using test::Job;
 using test::kBound;
 using test::last_line;
@@ -176,8 +175,7 @@ TEST_CASE("a rank 0 that is stopped in on_rank0 is reported", "[process][hang]")
 // Nothing that the others ask the store is answered then, so they need some seconds more.
 TEST_CASE("a rank 0 that is stopped in on_rank0 is reported, even if it hosts the store",
           "[process][hang]") {
-  const Environment hosting = test::store_on_rank0();
-  Job job(3, "on_rank0", "auto", "quick", [&](int) { return hosting; });
+  Job job(3, "on_rank0", "auto", "quick", {}, test::StoreHost::kRank0);
   job[0].wait_for_output("waiting");
   std::this_thread::sleep_for(200ms);  // until the others know that rank 0 is there
   job[0].send_signal(SIGSTOP);

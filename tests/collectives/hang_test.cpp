@@ -20,6 +20,7 @@
 #include "ddp/collectives/gloo/gloo_process_group.h"
 #include "ddp/collectives/hang/flight_recorder.h"
 #include "ddp/collectives/hang/hang_watch.h"
+#include "ddp/collectives/hang/rank_progress.h"
 #include "ddp/collectives/on_rank0.h"
 #include "ddp/collectives/shm/shm_process_group.h"
 #include "ddp/store/hash_store.h"
@@ -307,6 +308,18 @@ TEST_CASE("a store that stops to answer is not reported right after another repo
     std::this_thread::sleep_for(50ms);
   }
   CHECK(reports.count() == 1);
+}
+
+TEST_CASE("what a rank publishes forgets a training whose group is gone", "[hang]") {
+  const auto store = std::make_shared<HashStore>();
+  HangWatch watch(store, {.rank = 0}, kImpatient);
+  const auto published_step = [&] { return parse_rank_progress(store->get("progress/0")).step; };
+  auto recorder = std::make_shared<FlightRecorder>();
+  watch.add("default", {0}, recorder);
+  recorder->begin_step(5);
+  CHECK(becomes_true([&] { return published_step() == 5; }));
+  recorder.reset();
+  CHECK(becomes_true([&] { return published_step() == 0; }));
 }
 
 TEST_CASE("a watch ends silently when its store is lost", "[hang]") {

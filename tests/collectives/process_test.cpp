@@ -79,6 +79,21 @@ TEST_CASE("the ranks that survive a kill name the dead one", "[process]") {
   }
 }
 
+TEST_CASE("in a group that was split off, too, ranks are named by their numbers in the job",
+          "[process]") {
+  for (const std::string& backend : test::cpu_backends()) {
+    Job job(3, "loop-part", backend, "patient");
+    for (const int rank : {1, 2}) job[rank].wait_for_output("rank " + std::to_string(rank - 1));
+    const std::string pid = "pid " + std::to_string(job[2].pid());
+    job[2].send_signal(SIGKILL);
+    CHECK(job[1].wait(kFiveSeconds) == 3);
+    CHECK_THAT(job[1].err(), Catch::Contains("[" + backend + "] rank 2 (") &&
+                                 Catch::Contains(pid) &&
+                                 Catch::Contains("died, while rank 1 is in #") &&
+                                 Catch::Contains(" of group default/split0/color1"));
+  }
+}
+
 TEST_CASE("the death of a rank that was sent half a message is noticed", "[process]") {
   for (const std::string& backend : test::cpu_backends()) {
     Job job(2, "send-stop", backend, "patient");

@@ -4,6 +4,7 @@
 //   loop         calls all_reduce in an endless loop
 //   loop-large   the same with 64 MiB of ordinary memory
 //   loop-allocated  the same with 64 MiB of the group's memory; also for the backend nccl
+//   loop-part    the same in a group of all ranks but the first, made by split()
 //   leave-allocated  the same, but the last rank returns from main after four calls
 //   send-stop    rank 0 sends 256 MiB to rank 1, which stops itself (SIGSTOP) in the middle
 //   batch        rank 0 receives from all others in one batch; they wait for their stdin instead
@@ -350,6 +351,11 @@ int run(const std::string& mode, const std::string& backend, const Patience& pat
   if (mode == "split") {
     if (group->rank() == group->world_size() - 1) wait_for_stdin();
     static_cast<void>(group->split(0, 0));
+  }
+  if (mode == "loop-part") {
+    const auto part = group->split(group->rank() == 0 ? 0 : 1, group->rank());
+    ready(*part);
+    loop(*part, values, patience.timeout);
   }
   if (mode == "on_rank0") wait_on_rank0(*group, patience.on_rank0);
   const bool differs = mode == "kind" || mode == "count" || mode == "dtype";

@@ -96,9 +96,8 @@ double difference_is_told(const std::string& backend, int round) {
   return since(begin);
 }
 
-double lost_rank0_is_told(int signal_number, const std::string& plight, bool hosts_store) {
-  const test::Environment more = hosts_store ? test::store_on_rank0() : test::Environment();
-  Job job(3, "on_rank0", "auto", kPatient, [&](int) { return more; });
+double lost_rank0_is_told(int signal_number, const std::string& plight, test::StoreHost host) {
+  Job job(3, "on_rank0", "auto", kPatient, {}, host);
   job[0].wait_for_output("waiting");
   std::this_thread::sleep_for(200ms);  // until the others wait for its end
   const auto begin = Clock::now();

@@ -7,6 +7,8 @@
 
 #include <string>
 
+#include "support/job.h"
+
 namespace ddp::soak {
 
 // From the kill of one rank until the last of the others has thrown and exited. `mode` is the mode
@@ -21,9 +23,9 @@ namespace ddp::soak {
 [[nodiscard]] double difference_is_told(const std::string& backend, int round);
 
 // From the signal to rank 0 in on_rank0 until the last of the others has reported `plight` and
-// exited. Rank 0 may host the store, as without a launcher.
+// exited.
 [[nodiscard]] double lost_rank0_is_told(int signal_number, const std::string& plight,
-                                        bool hosts_store = false);
+                                        test::StoreHost host = test::StoreHost::kTest);
 
 struct HangLines {
   double first = 0;     // after the SIGSTOP of a rank

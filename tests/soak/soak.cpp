@@ -109,8 +109,9 @@ void report_on_rank0(soak::Promises& promises, int rounds) {
          [](int) { return soak::lost_rank0_is_told(SIGKILL, "has ended"); });
   report(promises, "SIGSTOP of rank 0 in on_rank0: others raise", 25000, rounds,
          [](int) { return soak::lost_rank0_is_told(SIGSTOP, "is stopped (SIGSTOP)"); });
-  report(promises, "... which hosts the store: others raise", 40000, rounds,
-         [](int) { return soak::lost_rank0_is_told(SIGSTOP, "is stopped (SIGSTOP)", true); });
+  report(promises, "... which hosts the store: others raise", 40000, rounds, [](int) {
+    return soak::lost_rank0_is_told(SIGSTOP, "is stopped (SIGSTOP)", test::StoreHost::kRank0);
+  });
 }
 
 void report_checkpoint_kills(int rounds) {

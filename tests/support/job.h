@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 #include <functional>
-#include <iterator>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -27,32 +26,30 @@ inline std::vector<std::string> cpu_backends() {
 
 using Environment = std::vector<std::pair<std::string, std::string>>;
 
-// For a Job whose rank 0 hosts the store, as without a launcher.
-inline Environment store_on_rank0() {
-  const std::uint16_t free_port = Socket::listen({"127.0.0.1", 0}).local_endpoint().port;
-  return {{"MASTER_PORT", std::to_string(free_port)}, {"TORCHELASTIC_USE_AGENT_STORE", "False"}};
-}
+// Where a job's store is: in the test, as in a launcher, or in rank 0, as without one.
+enum class StoreHost : std::uint8_t { kTest, kRank0 };
 
-// Worker processes with a store that the test hosts, as an agent would. Those in the mode "patient"
-// use the library's default periods and timeouts. More environment takes precedence.
+// Worker processes. Those in the mode "patient" use the library's default periods and timeouts.
 class Job {
  public:
   Job(int world_size, const std::string& mode, const std::string& backend = "auto",
       const std::string& patience = "quick",
-      const std::function<Environment(int rank)>& more_environment = {})
-      : server_({"127.0.0.1", 0}) {
+      const std::function<Environment(int rank)>& more_environment = {},
+      StoreHost host = StoreHost::kTest)
+      : store_(host == StoreHost::kTest ? server_.emplace(kAnyPort).endpoint()
+                                        : Socket::listen(kAnyPort).local_endpoint()) {
     for (int rank = 0; rank < world_size; ++rank) {
       const std::string r = std::to_string(rank);
       const std::string n = std::to_string(world_size);
-      Environment environment = {{"RANK", r},
-                                 {"LOCAL_RANK", r},
-                                 {"WORLD_SIZE", n},
-                                 {"LOCAL_WORLD_SIZE", n},
-                                 {"MASTER_ADDR", "127.0.0.1"},
-                                 {"MASTER_PORT", std::to_string(server_.endpoint().port)},
-                                 {"TORCHELASTIC_USE_AGENT_STORE", "True"}};
-      if (more_environment)
-        std::ranges::copy(more_environment(rank), std::back_inserter(environment));
+      Environment environment = more_environment ? more_environment(rank) : Environment();
+      environment.insert(environment.end(),
+                         {{"RANK", r},
+                          {"LOCAL_RANK", r},
+                          {"WORLD_SIZE", n},
+                          {"LOCAL_WORLD_SIZE", n},
+                          {"MASTER_ADDR", store_.host},
+                          {"MASTER_PORT", std::to_string(store_.port)},
+                          {"TORCHELASTIC_USE_AGENT_STORE", server_ ? "True" : "False"}});
       workers_.push_back(std::make_unique<ChildProcess>(
           std::vector<std::string>{DDP_COLLECTIVE_WORKER_PATH, mode, backend, patience},
           ChildProcess::Options{.environment = environment}));
@@ -60,7 +57,7 @@ class Job {
   }
 
   ChildProcess& operator[](int rank) { return *workers_[static_cast<std::size_t>(rank)]; }
-  [[nodiscard]] Endpoint store() const { return server_.endpoint(); }
+  [[nodiscard]] Endpoint store() const { return store_; }
   [[nodiscard]] int size() const { return static_cast<int>(workers_.size()); }
   void wait_until_ready() {
     for (const auto& worker : workers_) worker->wait_for_output("ready");
@@ -81,7 +78,10 @@ class Job {
   }
 
  private:
-  TcpServer server_;
+  static inline const Endpoint kAnyPort{"127.0.0.1", 0};
+
+  std::optional<TcpServer> server_;
+  Endpoint store_;
   std::vector<std::unique_ptr<ChildProcess>> workers_;
 };
 

@@ -11,6 +11,7 @@
 #include "ddp/base/error.h"
 #include "ddp/base/life_sign.h"
 #include "ddp/base/periodic_thread.h"
+#include "ddp/collectives/group_names.h"
 #include "ddp/collectives/group_scopes.h"
 #include "ddp/collectives/hang/flight_recorder.h"
 #include "ddp/collectives/start/let_all_read.h"
@@ -31,6 +32,8 @@ constexpr Timeout kPause{5};
 // How long a look at rank 0 may take beyond two periods if the store does not answer: a wait that
 // has to be cancelled.
 constexpr Timeout kCancellation{5000};
+
+GroupNames names_in(ProcessGroup& group) { return GroupNames(group.state().config); }
 
 // Returns the result, which the others will read.
 std::string run(Store& store, const std::function<void()>& fn, Timeout period,
@@ -63,7 +66,8 @@ void lead(ProcessGroup& group, const std::function<void()>& fn, Timeout period) 
   PrefixStore store = open_store(group, group.store().timeout());
   store.set("collectives", collectives_of(group));
   store.add("beat", 1);
-  const std::string who = serialize(identify_self(0, group.device()));
+  const std::string who =
+      serialize(identify_self(group.state().config.job_rank(0), group.device()));
   meet(*group.state().meetings, "on_rank0", [&] { store.set("who", who); });
   std::exception_ptr error;
   store.set(kResult, run(store, fn, period, error));
@@ -91,7 +95,8 @@ std::string await_leader(ProcessGroup& group, Store& store, Timeout period) {
     } catch (const TimeoutError&) {
       group.check_on(kLeader, [&] { return store.wait_for("who", period); });
       if (!deadline.passed()) continue;
-      throw TimeoutError("[on_rank0] rank 0 has not called on_rank0 within " +
+      throw TimeoutError("[on_rank0] " + names_in(group).rank(0) +
+                         " has not called on_rank0 within " +
                          std::to_string(group.timeout().count()) + " ms");
     }
   }
@@ -115,9 +120,10 @@ void check_same_call(ProcessGroup& group, Store& store) {
   const std::string own = collectives_of(group);
   const std::string leaders = store.find("collectives").value_or("");
   if (own.empty() || leaders.empty() || leaders == own) return;
+  const GroupNames names = names_in(group);
   const std::string text =
-      "[on_rank0] rank 0 called on_rank0 after " + leaders +
-      " collectives of the group, but rank " + std::to_string(group.rank()) + " after " + own +
+      "[on_rank0] " + names.rank(0) + " called on_rank0 after " + leaders +
+      " collectives of the group, but " + names.rank(group.rank()) + " after " + own +
       ": one of them has skipped an on_rank0, or a collective before it; call it on all ranks, in "
       "the same order";
   group.abort(text);
@@ -199,7 +205,7 @@ void on_rank0(ProcessGroup& group, const std::function<void()>& fn, const OnRank
   const WaitTimer timer;
   const std::string result = follow(group, store, options);
   let_all_read(store, group.rank(), group.world_size());
-  if (!result.empty()) throw PeerError("[on_rank0] rank 0 " + result);
+  if (!result.empty()) throw PeerError("[on_rank0] " + names_in(group).rank(0) + " " + result);
 }
 
 }  // namespace ddp

@@ -49,11 +49,12 @@ CallCheckLimits CallCheckLimits::from_environment() {
   return {.steps = kNoLimit, .collectives = kNoLimit};
 }
 
-CallCheck::CallCheck(std::shared_ptr<Store> store, int rank,
-                     std::shared_ptr<const FlightRecorder> recorder, const CallCheckLimits& limits,
+CallCheck::CallCheck(const GroupConfig& config, std::shared_ptr<const FlightRecorder> recorder,
+                     const CallCheckLimits& limits,
                      std::function<void(const std::string&)> on_mismatch)
-    : store_(std::move(store)),
-      rank_(rank),
+    : store_(config.background_store),
+      rank_(config.rank),
+      names_(config),
       recorder_(std::move(recorder)),
       limits_(limits),
       on_mismatch_(std::move(on_mismatch)),
@@ -81,8 +82,10 @@ bool CallCheck::compare(const CollectiveSignature& call) {
   if (rank_ == 0 && call.sequence > kKept) store_->delete_key(key_of(call.sequence - kKept));
   if (other.signature == call) return true;
   const int other_rank = static_cast<int>(other.rank);
-  on_mismatch_(other_rank < rank_ ? mismatch_message(other_rank, other.signature, rank_, call)
-                                  : mismatch_message(rank_, call, other_rank, other.signature));
+  const int they = names_.job_rank(other_rank);
+  const int we = names_.job_rank(rank_);
+  on_mismatch_(other_rank < rank_ ? mismatch_message(they, other.signature, we, call)
+                                  : mismatch_message(we, call, they, other.signature));
   return false;
 }
 

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "ddp/base/periodic_thread.h"
+#include "ddp/collectives/group_names.h"
 #include "ddp/collectives/hang/flight_recorder.h"
 #include "ddp/store/store.h"
 
@@ -34,7 +35,7 @@ class CallCheck {
 
   // `on_mismatch` gets mismatch_message(), at most once, on the check's thread. This class does not
   // tell the other rank.
-  CallCheck(std::shared_ptr<Store> store, int rank, std::shared_ptr<const FlightRecorder> recorder,
+  CallCheck(const GroupConfig& config, std::shared_ptr<const FlightRecorder> recorder,
             const CallCheckLimits& limits, std::function<void(const std::string&)> on_mismatch);
 
  private:
@@ -43,6 +44,7 @@ class CallCheck {
 
   std::shared_ptr<Store> store_;
   int rank_;
+  GroupNames names_;
   std::shared_ptr<const FlightRecorder> recorder_;
   CallCheckLimits limits_;
   std::function<void(const std::string&)> on_mismatch_;

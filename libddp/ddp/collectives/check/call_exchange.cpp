@@ -19,7 +19,8 @@ constexpr Timeout kPause{5};
 CallExchange::CallExchange(const GroupConfig& config)
     : store_(std::make_shared<PrefixStore>("call", config.background_store)),
       rank_(config.rank),
-      world_size_(config.world_size) {}
+      world_size_(config.world_size),
+      names_(config) {}
 
 std::string CallExchange::mismatch(const CollectiveSignature& own) {
   try {
@@ -29,8 +30,7 @@ std::string CallExchange::mismatch(const CollectiveSignature& own) {
     logging::debug(std::string("[call_exchange] cannot learn what the other ranks called: ") +
                    error.what());
   }
-  return "ranks called different collectives: rank " + std::to_string(rank_) + " called " +
-         to_string(own);
+  return "ranks called different collectives: " + names_.rank(rank_) + " called " + to_string(own);
 }
 
 // All ranks run the same build, so a signature can be stored as raw bytes.
@@ -49,8 +49,10 @@ std::string CallExchange::look(const CollectiveSignature& own) {
   for (int other = 0; other < world_size_; ++other) {
     const std::optional<CollectiveSignature> theirs = call_of(other);
     if (!theirs || *theirs == own) continue;
-    return other < rank_ ? mismatch_message(other, *theirs, rank_, own)
-                         : mismatch_message(rank_, own, other, *theirs);
+    const int we = names_.job_rank(rank_);
+    const int they = names_.job_rank(other);
+    return other < rank_ ? mismatch_message(they, *theirs, we, own)
+                         : mismatch_message(we, own, they, *theirs);
   }
   return "";
 }

@@ -7,6 +7,7 @@
 
 #include "ddp/collectives/collective.h"
 #include "ddp/collectives/group_config.h"
+#include "ddp/collectives/group_names.h"
 
 namespace ddp {
 
@@ -28,6 +29,7 @@ class CallExchange {
   std::shared_ptr<Store> store_;
   int rank_;
   int world_size_;
+  GroupNames names_;
 };
 
 }  // namespace ddp

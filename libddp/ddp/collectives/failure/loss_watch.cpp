@@ -14,6 +14,7 @@ using Fate = PeerRoll::Fate;
 LossWatch::LossWatch(const GroupConfig& config, Options options, const FlightRecorder& recorder,
                      const PeerRoll& roll, FirstError& first_error)
     : rank_(config.rank),
+      names_(config),
       options_(std::move(options)),
       recorder_(recorder),
       roll_(roll),
@@ -43,9 +44,9 @@ void LossWatch::look_at(const CollectiveSignature& operation, Clock::time_point 
         why_it_is_missing(lost, operation, Clock::now() - std::max(seen, since));
     if (what.empty()) continue;
     const std::string name = lost.name.empty() ? roll_.names({lost.rank}) : lost.name;
-    return first_error_.set(PeerError("[" + options_.backend + "] " + name + what +
-                                      ", while rank " + std::to_string(rank_) + " is in " +
-                                      to_string(operation)));
+    return first_error_.set(PeerError("[" + options_.backend + "] " + name + what + ", while " +
+                                      names_.rank(rank_) + " is in " + to_string(operation) +
+                                      names_.of_group()));
   }
 }
 

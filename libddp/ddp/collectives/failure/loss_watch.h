@@ -11,6 +11,7 @@
 #include "ddp/collectives/failure/first_error.h"
 #include "ddp/collectives/failure/peer_roll.h"
 #include "ddp/collectives/group_config.h"
+#include "ddp/collectives/group_names.h"
 #include "ddp/collectives/hang/flight_recorder.h"
 
 namespace ddp {
@@ -49,6 +50,7 @@ class LossWatch {
                                               Clock::duration age) const;
 
   int rank_;
+  GroupNames names_;
   Options options_;
   const FlightRecorder& recorder_;
   const PeerRoll& roll_;

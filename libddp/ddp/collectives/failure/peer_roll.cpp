@@ -43,11 +43,12 @@ PeerRoll::PeerRoll(const GroupConfig& config)
     : store_(std::make_shared<PrefixStore>("roll", config.background_store)),
       rank_(config.rank),
       world_size_(config.world_size),
+      names_(config),
       leavers_(store_, "leavers"),
       neighbours_(store_, "on " + host_identity()) {
-  const std::string self = serialize(identify_self(rank_, config.device));
+  const std::string self = serialize(identify_self(config.job_rank(rank_), config.device));
   store_->set(who(rank_), self);
-  neighbours_.append(self);
+  neighbours_.append(std::to_string(rank_) + " " + self);
 }
 
 void PeerRoll::leave(std::uint64_t collectives) noexcept {
@@ -111,13 +112,15 @@ PeerRoll::Fate PeerRoll::fate_of(int rank) const noexcept {
 std::vector<PeerRoll::Lost> PeerRoll::lost() noexcept {
   const bool knows_neighbours = read_lists([this] {
     for (const std::string& text : neighbours_.read_new()) {
-      const RankIdentity who = parse_rank_identity(text);
-      if (who.rank != rank_) known_here_.push_back(who);
+      const std::size_t blank = text.find(' ');
+      const int rank = std::stoi(text.substr(0, blank));
+      if (rank == rank_) continue;
+      known_here_.push_back({rank, parse_rank_identity(text.substr(blank + 1))});
     }
   });
-  std::vector<RankIdentity> ended;
-  for (const RankIdentity& each : known_here_) {
-    if (state_of(each) == ProcessState::kEnded) ended.push_back(each);
+  std::vector<Neighbour> ended;
+  for (const Neighbour& each : known_here_) {
+    if (state_of(each.who) == ProcessState::kEnded) ended.push_back(each);
   }
   const bool knows_leavers = knows_neighbours && read_lists([this] {
                                for (const std::string& rank : leavers_.read_new())
@@ -125,10 +128,10 @@ std::vector<PeerRoll::Lost> PeerRoll::lost() noexcept {
                              });
   std::vector<Lost> all;
   for (const int rank : known_leavers_) all.push_back({rank, Fate::kLeft});
-  for (const RankIdentity& each : ended) {
+  for (const Neighbour& each : ended) {
     if (std::ranges::count(known_leavers_, each.rank) > 0) continue;
     const Fate fate = knows_leavers ? fate_of(each.rank) : Fate::kUnknown;
-    all.push_back({each.rank, fate, to_string(each)});
+    all.push_back({each.rank, fate, to_string(each.who)});
   }
   return all;
 }
@@ -152,15 +155,15 @@ void PeerRoll::check_on(std::span<const int> awaited, const std::function<bool()
     const Fate fate = fate_of(rank);
     if (fate == Fate::kUnknown || has_come()) continue;
     first_error.set(PeerError(origin + " " + names({rank}) +
-                              (fate == Fate::kLeft ? " left the group" : " died") +
-                              ", while rank " + std::to_string(rank_) + " waits for it"));
+                              (fate == Fate::kLeft ? " left the group" : " died") + ", while " +
+                              names_.rank(rank_) + " waits for it" + names_.of_group()));
     first_error.rethrow_if_set();
   }
 }
 
 std::string PeerRoll::name(int rank) const {
   const auto peer = read(*store_, rank);
-  return peer ? to_string(*peer) : "rank " + std::to_string(rank);
+  return peer ? to_string(*peer) : names_.rank(rank);
 }
 
 std::string PeerRoll::names(const std::vector<int>& ranks) const noexcept {

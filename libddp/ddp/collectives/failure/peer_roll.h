@@ -11,6 +11,7 @@
 #include "ddp/collectives/collective.h"
 #include "ddp/collectives/failure/store_list.h"
 #include "ddp/collectives/group_config.h"
+#include "ddp/collectives/group_names.h"
 #include "ddp/collectives/start/rank_identity.h"
 
 namespace ddp {
@@ -60,6 +61,11 @@ class PeerRoll {
   [[nodiscard]] std::string names(const std::vector<int>& ranks) const noexcept;
 
  private:
+  struct Neighbour {
+    int rank;  // in the group
+    RankIdentity who;
+  };
+
   [[nodiscard]] std::string find_missing() const;
   [[nodiscard]] Fate find_fate(int rank) const;
   [[nodiscard]] std::string name(int rank) const;
@@ -67,10 +73,11 @@ class PeerRoll {
   std::shared_ptr<Store> store_;
   int rank_;
   int world_size_;
-  StoreList leavers_;                     // their numbers
-  StoreList neighbours_;                  // the identities of the ranks of this host
-  std::vector<int> known_leavers_;        // for lost(), as are
-  std::vector<RankIdentity> known_here_;  // the others of this host
+  GroupNames names_;
+  StoreList leavers_;                  // their numbers
+  StoreList neighbours_;               // of this host: their numbers and identities
+  std::vector<int> known_leavers_;     // for lost(), as are
+  std::vector<Neighbour> known_here_;  // the others of this host
 };
 
 }  // namespace ddp

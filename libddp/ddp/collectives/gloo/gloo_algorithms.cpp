@@ -41,8 +41,10 @@ struct Call {
 // after it has compared signatures.
 class GlooAlgorithms::Message {
  public:
-  Message(gloo::Context& context, const Collective& operation, std::uint64_t sequence)
-      : rank_(context.rank),
+  Message(gloo::Context& context, const GroupNames& names, const Collective& operation,
+          std::uint64_t sequence)
+      : names_(names),
+        rank_(context.rank),
         peer_(operation.peer),
         sends_(operation.kind == CollectiveKind::kSend),
         has_payload_(operation.input.count > 0),
@@ -68,8 +70,8 @@ class GlooAlgorithms::Message {
     CollectiveSignature expected = signature_;
     expected.kind = CollectiveKind::kSend;
     if (!(wire_signature_ == expected)) {
-      throw MismatchError("send and recv differ: rank " + std::to_string(peer_) + " called " +
-                          to_string(wire_signature_) + " to rank " + std::to_string(rank_) +
+      throw MismatchError("send and recv differ: " + names_.rank(peer_) + " called " +
+                          to_string(wire_signature_) + " to " + names_.rank(rank_) +
                           ", which called " + to_string(signature_));
     }
     if (has_payload_) payload_->recv(peer_, payload_slot_);
@@ -93,6 +95,7 @@ class GlooAlgorithms::Message {
     return gloo::Slot::build(kMessagePrefix, static_cast<std::uint32_t>(number));
   }
 
+  const GroupNames& names_;
   int rank_;
   int peer_;
   bool sends_;
@@ -106,8 +109,9 @@ class GlooAlgorithms::Message {
   std::uint64_t payload_slot_;
 };
 
-GlooAlgorithms::GlooAlgorithms(std::shared_ptr<gloo::Context> context)
+GlooAlgorithms::GlooAlgorithms(std::shared_ptr<gloo::Context> context, GroupNames names)
     : context_(std::move(context)),
+      names_(std::move(names)),
       sent_(index(context_->size)),
       received_(index(context_->size)) {}
 
@@ -128,7 +132,7 @@ void GlooAlgorithms::run_transfers(std::span<const Collective> batch) {
     auto& counts = operation.kind == CollectiveKind::kSend ? sent_ : received_;
     const std::uint64_t sequence = ++counts[index(operation.peer)];
     begin(signature_of(operation, sequence), operation.timeout);
-    messages.push_back(std::make_unique<Message>(*context_, operation, sequence));
+    messages.push_back(std::make_unique<Message>(*context_, names_, operation, sequence));
   }
   for (const auto& message : messages) message->start();
   for (const auto& message : messages) {
@@ -162,7 +166,8 @@ void GlooAlgorithms::agree(std::uint64_t part_of) {
   gloo::allgather(options);
   for (int other = 1; other < context_->size; ++other) {
     if (all[index(other)] == all[0]) continue;
-    throw MismatchError(mismatch_message(0, all[0].signature, other, all[index(other)].signature));
+    throw MismatchError(mismatch_message(names_.job_rank(0), all[0].signature,
+                                         names_.job_rank(other), all[index(other)].signature));
   }
 }
 

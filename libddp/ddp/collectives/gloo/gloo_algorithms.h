@@ -12,6 +12,7 @@
 
 #include "ddp/base/time.h"
 #include "ddp/collectives/collective.h"
+#include "ddp/collectives/group_names.h"
 
 namespace ddp {
 
@@ -20,7 +21,7 @@ namespace ddp {
 // followed by a sum in rank order; reduce is an all_reduce whose result only the root keeps.
 class GlooAlgorithms {
  public:
-  explicit GlooAlgorithms(std::shared_ptr<gloo::Context> context);
+  GlooAlgorithms(std::shared_ptr<gloo::Context> context, GroupNames names);
 
   // Runs a batch: its sends and receives together, then its collectives in order. Throws
   // MismatchError on every rank if the ranks' operations differ, gloo::Exception if Gloo fails.
@@ -51,6 +52,7 @@ class GlooAlgorithms {
   void reduce_scatter(const Collective& operation);
 
   std::shared_ptr<gloo::Context> context_;
+  GroupNames names_;
   CollectiveSignature current_;
   Clock::time_point begin_;  // of the current operation
   std::uint64_t collectives_ = 0;

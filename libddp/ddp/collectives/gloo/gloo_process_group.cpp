@@ -67,7 +67,7 @@ class RendezvousStore final : public gloo::rendezvous::Store {
 // Gloo gives up on an unreachable peer, but by its own rules and not always. So connecting runs on
 // a thread with its own store connection, which is abandoned if it takes too long.
 std::shared_ptr<gloo::Context> connect(const GroupConfig& config, const std::string& address) {
-  const std::string origin = "[gloo] rank " + std::to_string(config.rank) + " (" + address +
+  const std::string origin = "[gloo] " + GroupNames(config).rank(config.rank) + " (" + address +
                              ") cannot connect to its peers";
   const auto context = std::make_shared<gloo::rendezvous::Context>(config.rank, config.world_size);
   const auto store = std::make_shared<RendezvousStore>(config.store->clone(config.start_timeout),
@@ -101,10 +101,11 @@ class GlooOperations {
   GlooOperations(const GroupConfig& config, const std::string& address,
                  std::shared_ptr<FlightRecorder> recorder)
       : rank_(config.rank),
-        origin_("[gloo] rank " + std::to_string(config.rank)),
+        names_(config),
+        origin_("[gloo] " + names_.rank(config.rank)),
         recorder_(std::move(recorder)),
         context_(connect(config, address)),
-        algorithms_(context_),
+        algorithms_(context_, names_),
         links_(context_),
         roll_(config),
         queue_("ddp-gloo", origin_, recorder_,
@@ -168,16 +169,19 @@ class GlooOperations {
     return lost;
   }
 
-  [[nodiscard]] std::string during() const { return to_string(algorithms_.current()); }
+  [[nodiscard]] std::string during() const {
+    return to_string(algorithms_.current()) + names_.of_group();
+  }
 
   // Gloo itself only knows that a connection broke.
   [[nodiscard]] std::string loss_text(const gloo::Exception& error) {
     const std::string missing = roll_.missing([this] { return first_error_.poll(); });
     if (missing.empty()) return origin_ + ": lost a peer in " + during() + ": " + error.what();
-    return "[gloo] " + missing + ", while rank " + std::to_string(rank_) + " is in " + during();
+    return "[gloo] " + missing + ", while " + names_.rank(rank_) + " is in " + during();
   }
 
   int rank_;
+  GroupNames names_;
   std::string origin_;
   std::shared_ptr<FlightRecorder> recorder_;
   std::shared_ptr<gloo::Context> context_;

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "ddp/base/error.h"
+#include "ddp/collectives/group_names.h"
 
 namespace ddp {
 namespace {
@@ -42,10 +43,9 @@ void HangWatch::introduce() {
 
 void HangWatch::add(const std::string& group, std::vector<int> job_ranks,
                     const std::shared_ptr<FlightRecorder>& recorder, const std::string& aspect) {
-  const bool is_child = group.find('/') != std::string::npos;
   const std::lock_guard lock(mutex_);
   watched_.push_back({.name = group + aspect,
-                      .of_group = is_child ? " of group " + group : "",
+                      .of_group = of_group(group),
                       .job_ranks = std::move(job_ranks),
                       .recorder = recorder});
 }

@@ -43,7 +43,8 @@ class HostsOperations {
   HostsOperations(const GroupConfig& config, HostLayout layout, const std::string& address,
                   std::shared_ptr<FlightRecorder> recorder)
       : rank_(config.rank),
-        origin_("[shm+gloo] rank " + std::to_string(config.rank)),
+        names_(config),
+        origin_("[shm+gloo] " + names_.rank(config.rank)),
         layout_(std::move(layout)),
         recorder_(std::move(recorder)),
         calls_(config),
@@ -116,7 +117,9 @@ class HostsOperations {
     }
   }
 
-  [[nodiscard]] std::string during() const { return to_string(algorithms_.current()); }
+  [[nodiscard]] std::string during() const {
+    return to_string(algorithms_.current()) + names_.of_group();
+  }
 
   // Only ranks of the same host can see whether a rank is alive; they will report it.
   [[nodiscard]] std::string loss_text() {
@@ -125,7 +128,7 @@ class HostsOperations {
       const std::string names = roll_.names(other_leaders());  // none if the store is gone
       what = (names.empty() ? "a rank" : names) + " died or cannot be reached";
     }
-    return "[shm+gloo] " + what + ", while rank " + std::to_string(rank_) + " is in " + during();
+    return "[shm+gloo] " + what + ", while " + names_.rank(rank_) + " is in " + during();
   }
 
   [[nodiscard]] std::vector<int> other_leaders() const {
@@ -135,6 +138,7 @@ class HostsOperations {
   }
 
   int rank_;
+  GroupNames names_;
   std::string origin_;
   HostLayout layout_;
   std::shared_ptr<FlightRecorder> recorder_;

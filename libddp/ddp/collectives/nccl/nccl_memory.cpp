@@ -57,7 +57,7 @@ void zero(const Allocation& allocation, Device device) {
 NcclMemory::NcclMemory(std::shared_ptr<NcclCommunicator> communicator, const GroupConfig& config)
     : communicator_(std::move(communicator)),
       device_(config.device),
-      who_(fmt::format("group \"{}\" on rank {}", config.name, config.rank)) {}
+      who_(fmt::format("group \"{}\" on rank {}", config.name, config.job_rank(config.rank))) {}
 
 Allocation NcclMemory::allocate(std::size_t size_bytes, BeforeRelease before_release) {
   if (size_bytes == 0) return {};

@@ -88,6 +88,7 @@ class NcclProcessGroup final : public ProcessGroup {
   }
 
  private:
+  [[nodiscard]] int job_rank() const { return config().job_rank(rank()); }
   template <class F>
   void attempt(const CollectiveSignature& what, F&& f);
   void make_room();
@@ -125,7 +126,7 @@ NcclProcessGroup::NcclProcessGroup(GroupConfig group_config)
                    }),
       roll_(config()) {
   check_ = std::make_unique<CallCheck>(
-      config().background_store, rank(), shared_recorder(), CallCheckLimits::from_environment(),
+      config(), shared_recorder(), CallCheckLimits::from_environment(),
       [this](const std::string& text) { first_error_.set(MismatchError("[nccl] " + text)); });
   watchdog_ = std::make_unique<NcclWatchdog>(NcclWatchdog::Watched{
       *communicator_, operations_, first_error_, recorder(), roll_, config()});
@@ -160,7 +161,7 @@ std::optional<Interval> NcclProcessGroup::interval(std::uint64_t sequence) {
 void NcclProcessGroup::leave() noexcept {
   finish_or_break([this] { return !operations_.idle(); },
                   [this](const std::string& operation) {
-                    return fmt::format("rank {} left group \"{}\" during {}", rank(), name(),
+                    return fmt::format("rank {} left group \"{}\" during {}", job_rank(), name(),
                                        operation);
                   });
 }
@@ -169,7 +170,7 @@ void NcclProcessGroup::leave() noexcept {
 void NcclProcessGroup::release(const MemoryRange& memory) noexcept {
   finish_or_break([&] { return operations_.uses(memory); },
                   [this](const std::string& operation) {
-                    return fmt::format("rank {} freed memory of group \"{}\" during {}", rank(),
+                    return fmt::format("rank {} freed memory of group \"{}\" during {}", job_rank(),
                                        name(), operation);
                   });
 }
@@ -210,7 +211,7 @@ void NcclProcessGroup::attempt(const CollectiveSignature& what, F&& f) {
     f();
   } catch (const Error& error) {
     break_group(first_error_, roll_,
-                fmt::format("{} of group \"{}\" on rank {}", to_string(what), name(), rank()),
+                fmt::format("{} of group \"{}\" on rank {}", to_string(what), name(), job_rank()),
                 error.what());
     first_error_.rethrow_if_set();
   }
@@ -278,9 +279,9 @@ void NcclProcessGroup::wait_host(std::uint64_t sequence, Timeout timeout) {
   while (!operations_.done(sequence)) {
     first_error_.rethrow_if_set();
     if (deadline.passed()) {
-      throw TimeoutError(
-          fmt::format("[nccl] wait for {} of group \"{}\" on rank {}: not finished after {} ms",
-                      to_string(operations_.signature(sequence)), name(), rank(), timeout.count()));
+      throw TimeoutError(fmt::format(
+          "[nccl] wait for {} of group \"{}\" on rank {}: not finished after {} ms",
+          to_string(operations_.signature(sequence)), name(), job_rank(), timeout.count()));
     }
     std::this_thread::sleep_for(kPollInterval);
   }
@@ -289,7 +290,7 @@ void NcclProcessGroup::wait_host(std::uint64_t sequence, Timeout timeout) {
 
 // The watchdog will see the error and end running kernels.
 void NcclProcessGroup::do_abort(std::string_view reason) {
-  first_error_.set(PeerError(fmt::format("[nccl] rank {} aborted: {}", rank(), reason)));
+  first_error_.set(PeerError(fmt::format("[nccl] rank {} aborted: {}", job_rank(), reason)));
 }
 
 }  // namespace

@@ -27,7 +27,8 @@ constexpr Timeout kLossGrace{5000};
 
 NcclWatchdog::NcclWatchdog(const Watched& watched)
     : watched_(watched),
-      who_(fmt::format("group \"{}\" on rank {}", watched.config.name, watched.config.rank)),
+      who_(fmt::format("group \"{}\" on rank {}", watched.config.name,
+                       watched.config.job_rank(watched.config.rank))),
       loss_watch_(watched.config,
                   {.backend = "nccl",
                    .find_lost = [&roll = watched.roll] { return roll.lost(); },

@@ -157,7 +157,7 @@ void InPlaceRunner::look_at_operands(std::uint64_t number) {
 
 // Our copy is about to go; a rank that still reads it must not take what follows for our operand.
 void InPlaceRunner::abandon() {
-  (void)self_.fail(Cause::kPeer, "[shm] rank " + std::to_string(self_.rank()) +
+  (void)self_.fail(Cause::kPeer, "[shm] " + self_.names().rank(self_.rank()) +
                                      " left a collective that reads its memory");
 }
 
@@ -165,9 +165,9 @@ std::byte* InPlaceRunner::reach(int rank, const Region& region) {
   try {
     return heap_.at(rank, region);
   } catch (const Error& error) {
-    const std::string who = "[shm] rank " + std::to_string(self_.rank());
-    std::rethrow_exception(self_.fail(Cause::kPeer, who + " cannot reach the memory of rank " +
-                                                        std::to_string(rank) +
+    const std::string who = "[shm] " + self_.names().rank(self_.rank());
+    std::rethrow_exception(self_.fail(Cause::kPeer, who + " cannot reach the memory of " +
+                                                        self_.names().rank(rank) +
                                                         ", which may have died: " + error.what()));
   }
 }

@@ -13,7 +13,6 @@
 
 #include "ddp/base/cpu_count.h"
 #include "ddp/base/error.h"
-#include "ddp/base/rank_list.h"
 #include "ddp/collectives/start/cpu_sharing.h"
 
 namespace ddp::shm {
@@ -36,8 +35,6 @@ void sleep_while(std::atomic<std::uint32_t>& word, std::uint32_t seen, Timeout t
 void wake(std::atomic<std::uint32_t>& word) {
   ::syscall(SYS_futex, &word, FUTEX_WAKE, 1, nullptr, nullptr, 0);
 }
-
-std::string number(std::int64_t value) { return std::to_string(value); }
 
 // Spinning helps while every rank has a CPU; otherwise it takes CPU time from the peers.
 constexpr int kSpins = 2000;
@@ -64,6 +61,7 @@ PeerWatch watch_peers(const Segment& segment) {
 Member::Member(const GroupConfig& config, std::shared_ptr<const FlightRecorder> recorder)
     : segment_(config),
       rank_(config.rank),
+      names_(config),
       timeout_(config.timeout),
       recorder_(std::move(recorder)),
       cpus_per_rank_(shm::cpus_per_rank(segment_, config.rank)),
@@ -122,7 +120,7 @@ void Member::sleep_until(const Condition& ready, const IsAwaited& is_awaited) {
 // Uses the hang watch's diagnosis, which knows more: which rank is missing, and where it is.
 void Member::time_out(const IsAwaited& is_awaited) {
   const std::string text =
-      timeout_sentence("[shm] rank " + number(rank_), timeout_, recorder_->hang().diagnosis(),
+      timeout_sentence("[shm] " + names_.rank(rank_), timeout_, recorder_->hang().diagnosis(),
                        operation() + late_ranks(is_awaited));
   std::rethrow_exception(fail(Cause::kTimeout, text));
 }
@@ -147,9 +145,10 @@ void Member::check_peer(int other, const Condition& ready, const IsAwaited& is_a
 }
 
 void Member::lose(int rank, bool has_left, const std::string& during) {
-  const std::string who = "[shm] rank " + number(rank) + " (pid " + number(control(rank).pid) + ")";
+  const std::string who =
+      "[shm] " + names_.rank(rank) + " (pid " + std::to_string(control(rank).pid) + ")";
   std::rethrow_exception(fail(Cause::kPeer, who + (has_left ? " left the group" : " died") +
-                                                ", while rank " + number(rank_) + " " + during));
+                                                ", while " + names_.rank(rank_) + " " + during));
 }
 
 void Member::check_on(std::span<const int> awaited, const Condition& has_come) {
@@ -158,7 +157,8 @@ void Member::check_on(std::span<const int> awaited, const Condition& has_come) {
     const bool is_dead = other != rank_ && watch_.is_dead(other);
     const bool has_left = control(other).left.load() != 0;
     const bool is_awaited = std::ranges::find(awaited, other) != awaited.end();
-    if ((has_left ? is_awaited : is_dead) && !has_come()) lose(other, has_left, "waits for it");
+    if ((has_left ? is_awaited : is_dead) && !has_come())
+      lose(other, has_left, "waits for it" + names_.of_group());
   }
 }
 
@@ -169,9 +169,9 @@ void Member::check_peer_call(int other, const Condition& ready) {
   const std::uint64_t finished = control(rank_).finished.load();
   if (call_peer_ != other || theirs <= finished || ready()) return;
   std::rethrow_exception(
-      fail(Cause::kMismatch, "[shm] ranks called different collectives: rank " + number(other) +
+      fail(Cause::kMismatch, "[shm] ranks called different collectives: " + names_.rank(other) +
                                  " called " + to_string(segment_.post(other, theirs).signature) +
-                                 ", rank " + number(rank_) + " called " + operation()));
+                                 ", " + names_.rank(rank_) + " called " + operation()));
 }
 
 bool Member::is_broken() const {
@@ -215,19 +215,21 @@ void Member::leave() {
 }
 
 std::string Member::late_ranks(const IsAwaited& is_awaited) const {
-  if (call_peer_ >= 0) return ": waiting for rank " + number(call_peer_);
+  if (call_peer_ >= 0) return ": waiting for " + names_.rank(call_peer_);
   std::vector<int> late;
   for (int other = 0; other < world_size(); ++other) {
     if (other != rank_ && is_awaited(other)) late.push_back(other);
   }
-  return late.empty() ? "" : ": not joined by " + rank_list(late);
+  return late.empty() ? "" : ": not joined by " + names_.ranks(late);
 }
 
 std::string Member::operation() const {
-  const std::string text = to_string(call_);
-  if (call_peer_ < 0) return text;
-  const bool sends = call_.kind == CollectiveKind::kSend;
-  return text + (sends ? " to rank " : " from rank ") + number(call_peer_);
+  std::string text = to_string(call_);
+  if (call_peer_ >= 0) {
+    text += call_.kind == CollectiveKind::kSend ? " to rank " : " from rank ";
+    text += std::to_string(call_peer_);
+  }
+  return text + names_.of_group();
 }
 
 }  // namespace ddp::shm

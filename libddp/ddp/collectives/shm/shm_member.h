@@ -19,6 +19,7 @@
 
 #include "ddp/base/time.h"
 #include "ddp/collectives/collective.h"
+#include "ddp/collectives/group_names.h"
 #include "ddp/collectives/hang/flight_recorder.h"
 #include "ddp/collectives/queue/spin_budget.h"
 #include "ddp/collectives/shm/peer_watch.h"
@@ -49,6 +50,7 @@ class Member {
   Member(const GroupConfig& config, std::shared_ptr<const FlightRecorder> recorder);
 
   [[nodiscard]] int rank() const { return rank_; }
+  [[nodiscard]] const GroupNames& names() const { return names_; }
   [[nodiscard]] int world_size() const { return segment_.world_size(); }
   [[nodiscard]] const Segment& segment() const { return segment_; }
   [[nodiscard]] RankControl& control(int rank) const { return segment_.control(rank); }
@@ -108,6 +110,7 @@ class Member {
 
   Segment segment_;
   int rank_;
+  GroupNames names_;
   Timeout timeout_;
   std::shared_ptr<const FlightRecorder> recorder_;
   std::uint32_t phase_ = 0;

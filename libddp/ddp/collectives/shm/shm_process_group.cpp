@@ -33,7 +33,7 @@ class ShmProcessGroup final : public QueuedProcessGroup {
         in_place_(self_, board_, heap_),
         transfers_(self_),
         terms_(static_cast<std::size_t>(world_size())),
-        queue_("ddp-shm", "[shm] rank " + std::to_string(rank()), shared_recorder(),
+        queue_("ddp-shm", "[shm] " + self_.names().rank(rank()), shared_recorder(),
                [this](std::span<const Collective> batch) { execute(batch); },
                {.post = [this](const Collective& operation) { return post(operation); },
                 .finish = [this](const Collective& operation) { return finish_small(operation); },
@@ -64,7 +64,7 @@ class ShmProcessGroup final : public QueuedProcessGroup {
   OperationQueue& queue() override { return queue_; }
   void do_abort(std::string_view reason) override {
     const std::string text =
-        "[shm] rank " + std::to_string(rank()) + " aborted: " + std::string(reason);
+        "[shm] " + self_.names().rank(rank()) + " aborted: " + std::string(reason);
     queue_.fail(self_.fail(shm::Cause::kPeer, text));
   }
   std::shared_ptr<ProcessGroup> make_child(GroupConfig child) override {
@@ -101,7 +101,7 @@ class ShmProcessGroup final : public QueuedProcessGroup {
     try {
       run(batch);
     } catch (const std::exception& error) {
-      const std::string text = "[shm] rank " + std::to_string(rank()) + " failed: " + error.what();
+      const std::string text = "[shm] " + self_.names().rank(rank()) + " failed: " + error.what();
       if (!self_.is_leaving()) (void)self_.fail(shm::Cause::kPeer, text);
       throw;
     }

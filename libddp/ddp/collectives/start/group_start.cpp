@@ -8,6 +8,7 @@
 #include "ddp/base/error.h"
 #include "ddp/base/run_until.h"
 #include "ddp/collectives/failure/group_failure.h"
+#include "ddp/collectives/group_names.h"
 
 namespace ddp {
 namespace {
@@ -47,7 +48,7 @@ std::shared_ptr<ProcessGroup> start_group(
   const std::shared_ptr<Store> store = config.background_store;
   const Deadline deadline = Deadline::after(config.start_timeout);
   const std::string who =
-      "rank " + std::to_string(config.rank) + " cannot join group \"" + config.name + "\"";
+      GroupNames(config).rank(config.rank) + " cannot join group \"" + config.name + "\"";
   config.check_while_starting = [store, check_others = std::move(config.check_while_starting)](
                                     const std::function<bool()>& has_come) {
     if (check_others) check_others(has_come);
@@ -72,7 +73,7 @@ void await_start(const GroupConfig& config, Store& store, std::span<const std::s
   while (!store.wait_for(keys, std::min(kBetweenLooks, deadline.remaining()))) {
     if (config.check_while_starting) config.check_while_starting([&] { return store.check(keys); });
     if (!deadline.passed()) continue;
-    throw TimeoutError("[start] rank " + std::to_string(config.rank) + " has waited " +
+    throw TimeoutError("[start] " + GroupNames(config).rank(config.rank) + " has waited " +
                        std::to_string(timeout.count()) + " ms for the other ranks of group \"" +
                        config.name + "\" (" + keys.front() + ")");
   }

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "ddp/collectives/group_config.h"
+
+namespace ddp {
+
+// What a group's messages call its ranks and the group itself. A rank has the number that it has in
+// the job, whatever its number in the group: that is the one by which the launcher and the logs
+// know it. The peer of a send or recv, and a root, keep the group's number, as the call gave them;
+// so the group is named beside the operation, unless it is the job's first one.
+class GroupNames {
+ public:
+  explicit GroupNames(const GroupConfig& config);
+
+  [[nodiscard]] int job_rank(int rank) const;
+  // "rank 5".
+  [[nodiscard]] std::string rank(int rank) const;
+  // "ranks 2, 5". The group's ranks ascend; the job's need not.
+  [[nodiscard]] std::string ranks(const std::vector<int>& ranks) const;
+  // " of group default/split0", to be put behind an operation; empty for the job's first group.
+  [[nodiscard]] const std::string& of_group() const { return of_group_; }
+
+ private:
+  std::vector<int> job_ranks_;  // empty: as in the group
+  std::string of_group_;
+};
+
+// As of_group(), for a group of this name.
+[[nodiscard]] std::string of_group(const std::string& name);
+
+}  // namespace ddp
