@@ -231,6 +231,17 @@ TEST_CASE("a recorder's events are described with operation, step and time", "[r
   CHECK_FALSE(std::getline(lines, line));
 }
 
+TEST_CASE("each operation of a batch is described when it is submitted", "[recorder]") {
+  FlightRecorder recorder;
+  recorder.submitted(2, send_to(3));
+  recorder.submitted(2, send_to(4));
+  recorder.done(2, Clock::now());
+  const std::string text = describe_events(recorder, "rank 1");
+  CHECK_THAT(text, Catch::Contains("send #1 (float32[1]) to rank 3: submitted") &&
+                       Catch::Contains("send #2 (float32[1]) to rank 4: submitted") &&
+                       Catch::Contains("send #1 (float32[1]) to rank 3 and 1 more: done"));
+}
+
 TEST_CASE("a recorder without capacity keeps nothing", "[recorder]") {
   FlightRecorder recorder(0);
   recorder.begin_step(1);

@@ -14,11 +14,6 @@ bool is_rooted(CollectiveKind kind) {
          kind == CollectiveKind::kGather || kind == CollectiveKind::kScatter;
 }
 
-std::string describe_issuer(const CollectiveSignature& signature) {
-  if (signature.issuer == 0) return " by itself";
-  return " for DistributedDataParallel " + std::to_string(signature.issuer) + " of the group";
-}
-
 }  // namespace
 
 std::string_view to_string(CollectiveKind kind) {
@@ -79,19 +74,6 @@ std::string to_string(const CollectiveSignature& signature) {
       "#" + std::to_string(signature.sequence) + " " + std::string(to_string(signature.kind));
   const std::string operands = describe_operands(signature);
   return operands.empty() ? text : text + "(" + operands + ")";
-}
-
-std::string mismatch_message(int first_rank, const CollectiveSignature& first, int second_rank,
-                             const CollectiveSignature& second) {
-  const bool is_of_another = first.issuer != second.issuer;
-  const std::string calls = "rank " + std::to_string(first_rank) + " called " + to_string(first) +
-                            (is_of_another ? describe_issuer(first) : "") + ", rank " +
-                            std::to_string(second_rank) + " called " + to_string(second) +
-                            (is_of_another ? describe_issuer(second) : "");
-  return "ranks called different collectives: " + calls +
-         (is_of_another ? "; code that shares a group must use it in the same order on all ranks, "
-                          "or have a group of its own (duplicate())"
-                        : "");
 }
 
 }  // namespace ddp

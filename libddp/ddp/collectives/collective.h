@@ -69,9 +69,4 @@ struct CollectiveSignature {
 // "#7 all_reduce(float32[1024], sum)".
 [[nodiscard]] std::string to_string(const CollectiveSignature& signature);
 
-// The text of a MismatchError: both signatures and their ranks. If the signatures differ only in
-// their issuers, it also names these.
-[[nodiscard]] std::string mismatch_message(int first_rank, const CollectiveSignature& first,
-                                           int second_rank, const CollectiveSignature& second);
-
 }  // namespace ddp

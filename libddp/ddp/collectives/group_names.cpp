@@ -6,6 +6,14 @@
 #include "ddp/base/rank_list.h"
 
 namespace ddp {
+namespace {
+
+std::string describe_issuer(const CollectiveSignature& signature) {
+  if (signature.issuer == 0) return " by itself";
+  return " for DistributedDataParallel " + std::to_string(signature.issuer) + " of the group";
+}
+
+}  // namespace
 
 GroupNames::GroupNames(const GroupConfig& config)
     : job_ranks_(config.job_ranks), of_group_(ddp::of_group(config.name)) {}
@@ -21,6 +29,20 @@ std::string GroupNames::ranks(const std::vector<int>& ranks) const {
   for (const int rank : ranks) of_job.push_back(job_rank(rank));
   std::ranges::sort(of_job);
   return rank_list(of_job);
+}
+
+std::string GroupNames::mismatch(int first_rank, const CollectiveSignature& first, int second_rank,
+                                 const CollectiveSignature& second) const {
+  const bool is_of_another = first.issuer != second.issuer;
+  const auto call = [&](int caller, const CollectiveSignature& signature) {
+    return rank(caller) + " called " + to_string(signature) +
+           (is_of_another ? describe_issuer(signature) : "");
+  };
+  return "ranks called different collectives: " + call(first_rank, first) + ", " +
+         call(second_rank, second) + of_group_ +
+         (is_of_another ? "; code that shares a group must use it in the same order on all ranks, "
+                          "or have a group of its own (duplicate())"
+                        : "");
 }
 
 // A group that is made from another has that one's name and a slash before its own.

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "ddp/collectives/collective.h"
 #include "ddp/collectives/group_config.h"
 
 namespace ddp {
@@ -16,15 +17,20 @@ class GroupNames {
  public:
   explicit GroupNames(const GroupConfig& config);
 
-  [[nodiscard]] int job_rank(int rank) const;
   // "rank 5".
   [[nodiscard]] std::string rank(int rank) const;
   // "ranks 2, 5". The group's ranks ascend; the job's need not.
   [[nodiscard]] std::string ranks(const std::vector<int>& ranks) const;
+  // The text of a MismatchError: the ranks, their calls and the group. If the calls differ only in
+  // their issuers, it also names these.
+  [[nodiscard]] std::string mismatch(int first_rank, const CollectiveSignature& first,
+                                     int second_rank, const CollectiveSignature& second) const;
   // " of group default/split0", to be put behind an operation; empty for the job's first group.
   [[nodiscard]] const std::string& of_group() const { return of_group_; }
 
  private:
+  [[nodiscard]] int job_rank(int rank) const;
+
   std::vector<int> job_ranks_;  // empty: as in the group
   std::string of_group_;
 };

@@ -55,15 +55,15 @@ std::string collectives_of(ProcessGroup& group) {
   return position.is_in_step ? "" : std::to_string(position.collectives);
 }
 
-PrefixStore open_store(ProcessGroup& group, Timeout timeout) {
+PrefixStore open_store(ProcessGroup& group) {
   const std::string name = group.fresh_name("on_rank0_");
-  return {name, group.store().clone(timeout)};
+  return {name, group.store().clone()};
 }
 
 void lead(ProcessGroup& group, const std::function<void()>& fn, Timeout period) {
   const ScopedSolo solo(group, "on_rank0");
   if (group.world_size() == 1) return fn();
-  PrefixStore store = open_store(group, group.store().timeout());
+  PrefixStore store = open_store(group);
   store.set("collectives", collectives_of(group));
   store.add("beat", 1);
   const std::string who =
@@ -139,8 +139,9 @@ std::optional<std::string> read_heartbeat(Store& store, Timeout timeout) {
   }
 }
 
-// Rank 0 may host the store, which is as silent as rank 0 then. If instead the store's host is
-// stopped and rank 0 is seen to live, this waits as long as a request to the store may take.
+// Rank 0 may host the store, which is then as silent as rank 0. But if rank 0 is not seen to be
+// stopped, because it is on another host, or because only a launcher is, that hosts the store, this
+// waits as long as a request to the store may take.
 std::string await_result(ProcessGroup& group, Store& store, const RankIdentity& leader,
                          const OnRank0Options& options) {
   LifeSign life((2 * options.period + kCancellation) / 2);
@@ -150,13 +151,13 @@ std::string await_result(ProcessGroup& group, Store& store, const RankIdentity& 
     last_beat = beat.value_or(last_beat);
     const Timeout silence = life.silence(std::stoull(last_beat));
     const ProcessState state = state_of(leader);
-    const bool only_store_is_silent = !beat && state == ProcessState::kAlive;
+    const bool only_store_is_silent = !beat && state != ProcessState::kStopped;
     const bool is_frozen = silence >= options.silence && !only_store_is_silent;
     const bool has_ended = beat && state == ProcessState::kEnded && !store.has(kResult);
     if (is_frozen || has_ended) {
       give_up(group, to_string(leader) + describe_trouble(leader, silence));
     }
-    if (only_store_is_silent && silence >= group.store().timeout()) {
+    if (only_store_is_silent && silence >= store.timeout()) {
       throw TimeoutError(
           "[on_rank0] the store, which rank 0 or its launcher hosts, has not answered for " +
           std::to_string(silence.count()) + " ms");
@@ -184,11 +185,6 @@ std::string follow(ProcessGroup& group, Store& store, const OnRank0Options& opti
     leader = meet_leader(group, store, options.period);
     check_same_call(group, store);
     return await_result(group, store, *leader, options);
-  } catch (const TimeoutError&) {
-    if (leader && state_of(*leader) == ProcessState::kStopped) {
-      give_up(group, to_string(*leader) + describe_trouble(*leader, store.timeout()));
-    }
-    throw;
   } catch (const NetworkError&) {
     if (leader && is_ending(*leader)) give_up(group, to_string(*leader) + kHasEnded);
     std::throw_with_nested(
@@ -200,7 +196,7 @@ std::string follow(ProcessGroup& group, Store& store, const OnRank0Options& opti
 
 void on_rank0(ProcessGroup& group, const std::function<void()>& fn, const OnRank0Options& options) {
   if (group.rank() == 0) return lead(group, fn, options.period);
-  PrefixStore store = open_store(group, options.silence);
+  PrefixStore store = open_store(group);
   const FlightRecorder::Inside inside(group.recorder());
   const WaitTimer timer;
   const std::string result = follow(group, store, options);

@@ -81,6 +81,13 @@ class DistributedDataParallel::Impl {
   Statistics statistics() const;
   StepCosts step_costs() { return accounts_.costs(); }
 
+  // A rank that leaves within a pass is in no step any more.
+  ~Impl() {
+    if (state_ != State::kIdle && !alone_) group_->recorder().end_step();
+  }
+  Impl(const Impl&) = delete;
+  Impl& operator=(const Impl&) = delete;
+
  private:
   enum class State { kIdle, kOpen, kReducing };
 

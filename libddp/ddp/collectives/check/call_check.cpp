@@ -82,10 +82,8 @@ bool CallCheck::compare(const CollectiveSignature& call) {
   if (rank_ == 0 && call.sequence > kKept) store_->delete_key(key_of(call.sequence - kKept));
   if (other.signature == call) return true;
   const int other_rank = static_cast<int>(other.rank);
-  const int they = names_.job_rank(other_rank);
-  const int we = names_.job_rank(rank_);
-  on_mismatch_(other_rank < rank_ ? mismatch_message(they, other.signature, we, call)
-                                  : mismatch_message(we, call, they, other.signature));
+  on_mismatch_(other_rank < rank_ ? names_.mismatch(other_rank, other.signature, rank_, call)
+                                  : names_.mismatch(rank_, call, other_rank, other.signature));
   return false;
 }
 

@@ -33,8 +33,8 @@ class CallCheck {
  public:
   static constexpr Timeout kPeriod{100};
 
-  // `on_mismatch` gets mismatch_message(), at most once, on the check's thread. This class does not
-  // tell the other rank.
+  // `on_mismatch` gets GroupNames::mismatch(), at most once, on the check's thread. This class does
+  // not tell the other rank.
   CallCheck(const GroupConfig& config, std::shared_ptr<const FlightRecorder> recorder,
             const CallCheckLimits& limits, std::function<void(const std::string&)> on_mismatch);
 

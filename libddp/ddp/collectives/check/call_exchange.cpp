@@ -30,7 +30,8 @@ std::string CallExchange::mismatch(const CollectiveSignature& own) {
     logging::debug(std::string("[call_exchange] cannot learn what the other ranks called: ") +
                    error.what());
   }
-  return "ranks called different collectives: " + names_.rank(rank_) + " called " + to_string(own);
+  return "ranks called different collectives: " + names_.rank(rank_) + " called " + to_string(own) +
+         names_.of_group();
 }
 
 // All ranks run the same build, so a signature can be stored as raw bytes.
@@ -49,10 +50,8 @@ std::string CallExchange::look(const CollectiveSignature& own) {
   for (int other = 0; other < world_size_; ++other) {
     const std::optional<CollectiveSignature> theirs = call_of(other);
     if (!theirs || *theirs == own) continue;
-    const int we = names_.job_rank(rank_);
-    const int they = names_.job_rank(other);
-    return other < rank_ ? mismatch_message(they, *theirs, we, own)
-                         : mismatch_message(we, own, they, *theirs);
+    return other < rank_ ? names_.mismatch(other, *theirs, rank_, own)
+                         : names_.mismatch(rank_, own, other, *theirs);
   }
   return "";
 }

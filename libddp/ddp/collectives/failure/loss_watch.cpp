@@ -39,6 +39,8 @@ void LossWatch::look_at(const CollectiveSignature& operation, Clock::time_point 
                         const std::vector<PeerRoll::Lost>& all_lost) {
   for (const PeerRoll::Lost& lost : all_lost) {
     if (is_transfer(operation.kind) && operation.root != lost.rank) continue;
+    const bool may_be_done = is_transfer(operation.kind) && lost.fate != Fate::kDied;
+    if (may_be_done && options_.awaits && !options_.awaits(lost.rank)) continue;
     const auto seen = seen_.try_emplace(lost.rank, Clock::now()).first->second;
     const std::string what =
         why_it_is_missing(lost, operation, Clock::now() - std::max(seen, since));

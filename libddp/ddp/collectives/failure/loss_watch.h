@@ -34,6 +34,9 @@ class LossWatch {
     Timeout for_leaver;   // that left without its part of the operation;
     Timeout for_unknown;  // of a rank that may have done its part: its fate is unknown, or it left
                           // and the operation is a send or recv
+    // Whether a batch of sends and receives cannot go on without this peer. Null: it is not known
+    // which of the messages are done.
+    std::function<bool(int peer)> awaits = nullptr;
   };
 
   // Borrows the last three.

@@ -57,6 +57,7 @@ class GlooAlgorithms::Message {
         payload_slot_(slot(2 * sequence + 1)) {}
 
   [[nodiscard]] const CollectiveSignature& signature() const { return signature_; }
+  [[nodiscard]] int peer() const { return peer_; }
 
   void start() {
     if (!sends_) return head_->recv(peer_, head_slot_);
@@ -70,8 +71,8 @@ class GlooAlgorithms::Message {
     CollectiveSignature expected = signature_;
     expected.kind = CollectiveKind::kSend;
     if (!(wire_signature_ == expected)) {
-      throw MismatchError("send and recv differ: " + names_.rank(peer_) + " called " +
-                          to_string(wire_signature_) + " to " + names_.rank(rank_) +
+      throw MismatchError("send and recv" + names_.of_group() + " differ: " + names_.rank(peer_) +
+                          " called " + to_string(wire_signature_) + " to " + names_.rank(rank_) +
                           ", which called " + to_string(signature_));
     }
     if (has_payload_) payload_->recv(peer_, payload_slot_);
@@ -136,13 +137,19 @@ void GlooAlgorithms::run_transfers(std::span<const Collective> batch) {
   }
   for (const auto& message : messages) message->start();
   for (const auto& message : messages) {
-    current_ = message->signature();
+    await(*message);
     message->accept();
   }
   for (const auto& message : messages) {
-    current_ = message->signature();
+    await(*message);
     message->finish();
   }
+  awaited_peer_.store(-1, std::memory_order_relaxed);
+}
+
+void GlooAlgorithms::await(const Message& message) {
+  current_ = message.signature();
+  awaited_peer_.store(message.peer(), std::memory_order_relaxed);
 }
 
 // Gloo's collectives use the context's timeout, so it is set here.
@@ -166,8 +173,7 @@ void GlooAlgorithms::agree(std::uint64_t part_of) {
   gloo::allgather(options);
   for (int other = 1; other < context_->size; ++other) {
     if (all[index(other)] == all[0]) continue;
-    throw MismatchError(mismatch_message(names_.job_rank(0), all[0].signature,
-                                         names_.job_rank(other), all[index(other)].signature));
+    throw MismatchError(names_.mismatch(0, all[0].signature, other, all[index(other)].signature));
   }
 }
 

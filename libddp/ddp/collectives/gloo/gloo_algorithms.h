@@ -5,6 +5,7 @@
 
 #include <gloo/context.h>
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -33,11 +34,15 @@ class GlooAlgorithms {
   [[nodiscard]] Timeout timeout() const { return context_->getTimeout(); }
   // The current or last operation.
   [[nodiscard]] const CollectiveSignature& current() const { return current_; }
+  // The peer of the send or recv that does not let its batch go on; -1 outside a batch. For any
+  // thread.
+  [[nodiscard]] int awaited_peer() const { return awaited_peer_.load(std::memory_order_relaxed); }
 
  private:
   class Message;
 
   void run_transfers(std::span<const Collective> batch);
+  void await(const Message& message);
   void agree(std::uint64_t part_of);
   void begin(const CollectiveSignature& signature, Timeout timeout);
   void run_collective(const Collective& operation);
@@ -54,6 +59,7 @@ class GlooAlgorithms {
   std::shared_ptr<gloo::Context> context_;
   GroupNames names_;
   CollectiveSignature current_;
+  std::atomic<int> awaited_peer_ = -1;
   Clock::time_point begin_;  // of the current operation
   std::uint64_t collectives_ = 0;
   std::uint32_t tag_ = 0;

@@ -118,7 +118,8 @@ class GlooOperations {
                      .patience = kDeathGrace,
                      .for_dead = Timeout(0),
                      .for_leaver = kLossGrace,
-                     .for_unknown = kLossGrace},
+                     .for_unknown = kLossGrace,
+                     .awaits = [this](int peer) { return algorithms_.awaited_peer() == peer; }},
                     *recorder_, roll_, first_error_),
         watch_("ddp-watch", FirstError::kPeriod, [this] { return check_peers(); }) {}
 

@@ -60,10 +60,17 @@ std::string_view verb_of(What what) {
 // Events that come later refer to an operation by its number only.
 using Operations = std::unordered_map<std::uint64_t, std::string>;
 
+// Those of a batch have one number, and start and are done together.
 Operations describe_operations(const FlightRecorder& recorder, const std::vector<Event>& events) {
   Operations operations;
+  std::unordered_map<std::uint64_t, int> sizes;  // of batches
   for (const Event& event : events) {
-    if (submits(event)) operations[event.operation] = describe_operation(recorder, event);
+    if (!submits(event)) continue;
+    operations.try_emplace(event.operation, describe_operation(recorder, event));
+    ++sizes[event.operation];
+  }
+  for (const auto& [number, size] : sizes) {
+    if (size > 1) operations[number] += fmt::format(" and {} more", size - 1);
   }
   return operations;
 }
@@ -72,6 +79,7 @@ std::string describe(const Event& event, const FlightRecorder& recorder,
                      const Operations& operations) {
   const std::string verb(verb_of(event.what));
   if (event.what == What::kReady) return recorder.labels().text(event.label) + ": " + verb;
+  if (submits(event)) return describe_operation(recorder, event) + ": " + verb;
   if (event.operation == 0) return verb;
   const auto known = operations.find(event.operation);
   return (known == operations.end() ? "an older operation" : known->second) + ": " + verb;

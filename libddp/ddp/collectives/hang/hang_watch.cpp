@@ -174,7 +174,8 @@ void HangWatch::adopt_diagnosis(const Group& group) {
   const auto published = store_->find(kDiagnosis);
   if (!published) return;
   const std::string expected = subject(*group.hang);
-  const bool is_ours = published->starts_with(expected);
+  // Each rank has its own peers.
+  const bool is_ours = group.hang->transfers.empty() && published->starts_with(expected);
   group.recorder->hang().set_diagnosis(is_ours ? published->substr(expected.size())
                                                : find_out(group));
 }

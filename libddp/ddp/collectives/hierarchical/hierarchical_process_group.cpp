@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 //
-// The inner groups (inside a host and between hosts) number ranks by themselves, so their errors
+// The inner groups (inside a host and between hosts) run parts of an operation, so their errors
 // never reach the caller. The first rank that sees one of them fail finds the cause in terms of
-// this group's ranks, publishes it in the store, and aborts its inner groups, which wakes the ranks
-// connected with it; these read the cause from the store.
+// this group's operation, publishes it in the store, and aborts its inner groups, which wakes the
+// ranks connected with it; these read the cause from the store.
 #include "ddp/collectives/hierarchical/hierarchical_process_group.h"
 
 #include <atomic>
@@ -105,7 +105,7 @@ class HostsOperations {
     first_error_.rethrow_if_set();
   }
 
-  // Sets the error in terms of this group's ranks, unless another rank was first.
+  // Sets the error in terms of this group's operation, unless another rank was first.
   void explain(const Error& error) {
     if (dynamic_cast<const MismatchError*>(&error) != nullptr) {
       first_error_.set(MismatchError("[shm+gloo] " + calls_.mismatch(algorithms_.current())));

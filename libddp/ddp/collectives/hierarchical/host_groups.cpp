@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "ddp/base/error.h"
-#include "ddp/base/rank_list.h"
 #include "ddp/collectives/gloo/gloo_process_group.h"
+#include "ddp/collectives/group_names.h"
 #include "ddp/collectives/shm/shm_process_group.h"
 #include "ddp/collectives/start/group_start.h"
 #include "ddp/store/prefix_store.h"
@@ -40,9 +40,9 @@ std::shared_ptr<ProcessGroup> make_inside(const GroupConfig& config, int host,
   try {
     return make_shm_process_group(inner_config(config, "host" + std::to_string(host), fellows));
   } catch (const Error&) {
-    std::throw_with_nested(EnvironmentError("[shm+gloo] " + rank_list(fellows) +
-                                            ", which count from 0 on their host, cannot share "
-                                            "memory; choose gloo (InitOptions::backend), or"));
+    std::throw_with_nested(
+        EnvironmentError("[shm+gloo] " + GroupNames(config).ranks(fellows) +
+                         " cannot share memory; choose gloo (InitOptions::backend), or"));
   }
 }
 

@@ -76,9 +76,8 @@ void Board::begin(std::uint64_t number) {
   if (other == 0) return;
   const CollectiveSignature& first = self_.segment().post(0, number).signature;
   const CollectiveSignature& theirs = self_.segment().post(other, number).signature;
-  std::rethrow_exception(self_.fail(
-      Cause::kMismatch, "[shm] " + mismatch_message(self_.names().job_rank(0), first,
-                                                    self_.names().job_rank(other), theirs)));
+  std::rethrow_exception(
+      self_.fail(Cause::kMismatch, "[shm] " + self_.names().mismatch(0, first, other, theirs)));
 }
 
 bool Board::try_begin(std::uint64_t number) {

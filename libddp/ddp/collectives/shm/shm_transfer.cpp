@@ -53,7 +53,8 @@ void Transfer::check_signature(const CollectiveSignature& theirs) {
   expected.kind = CollectiveKind::kSend;
   if (theirs == expected) return;
   std::rethrow_exception(self_->fail(
-      Cause::kMismatch, "[shm] send and recv differ: " + self_->names().rank(peer_) + " called " +
+      Cause::kMismatch, "[shm] send and recv" + self_->names().of_group() +
+                            " differ: " + self_->names().rank(peer_) + " called " +
                             to_string(theirs) + " to " + self_->names().rank(self_->rank()) +
                             ", which called " + to_string(signature_)));
 }
