@@ -165,6 +165,7 @@ std::byte* InPlaceRunner::reach(int rank, const Region& region) {
   try {
     return heap_.at(rank, region);
   } catch (const Error& error) {
+    self_.expect_alive(rank);
     const std::string who = "[shm] " + self_.names().rank(self_.rank());
     std::rethrow_exception(self_.fail(Cause::kPeer, who + " cannot reach the memory of " +
                                                         self_.names().rank(rank) +

@@ -26,6 +26,9 @@ constexpr Timeout kLivenessPeriod(50);
 constexpr Timeout kCausePatience(1000);
 constexpr Timeout kCausePause(1);
 
+// How long a process may take to count as ended after its files are closed.
+constexpr Timeout kEndingPatience(200);
+
 // Sleeps while `word` holds `seen`, at most for `timeout`. The futex is shared between processes.
 void sleep_while(std::atomic<std::uint32_t>& word, std::uint32_t seen, Timeout timeout) {
   const timespec limit{timeout.count() / 1000, (timeout.count() % 1000) * 1000000};
@@ -149,6 +152,15 @@ void Member::lose(int rank, bool has_left, const std::string& during) {
       "[shm] " + names_.rank(rank) + " (pid " + std::to_string(control(rank).pid) + ")";
   std::rethrow_exception(fail(Cause::kPeer, who + (has_left ? " left the group" : " died") +
                                                 ", while " + names_.rank(rank_) + " " + during));
+}
+
+void Member::expect_alive(int rank) {
+  const Deadline deadline = Deadline::after(kEndingPatience);
+  while (!watch_.is_dead(rank)) {
+    if (deadline.passed()) return;
+    std::this_thread::sleep_for(kCausePause);
+  }
+  lose(rank, control(rank).left.load() != 0, "is in " + operation());
 }
 
 void Member::check_on(std::span<const int> awaited, const Condition& has_come) {

@@ -85,6 +85,9 @@ class Member {
   // and text the first failing rank decides, unless it is killed while it writes them.
   std::exception_ptr fail(Cause cause, const std::string& text);
   [[nodiscard]] bool is_broken() const;
+  // Throws if the rank has died, or does so within a moment: what a process holds is gone before it
+  // counts as ended.
+  void expect_alive(int rank);
   // See ProcessGroup::check_on().
   void check_on(std::span<const int> awaited, const Condition& has_come);
   // This rank no longer takes part; its own waits throw.
