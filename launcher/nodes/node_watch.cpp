@@ -83,14 +83,14 @@ NodeWatch::NodeWatch(Meeting meeting, const SignsOfLife& signs,
       is_interrupted_(std::move(is_interrupted)),
       event_(make_event()),
       store_(meeting_.store->clone(kStoreTimeout)),
-      store_life_(kStoreTimeout / 2),
+      store_life_(kStoreTimeout),
       next_sign_of_life_(Deadline::after(Timeout(0))),
       generation_(generation_key(0)),
       news_({.is_open = true}) {
   const bool watches_all = meeting_.self == 0;
   const int end = watches_all ? node_count() : 1;
   for (int node = watches_all ? 1 : 0; node < end; ++node) {
-    peers_.push_back({node, LifeSign(signs_.period)});
+    peers_.push_back({node, LifeSign(2 * signs_.period)});
   }
   thread_ = start_background_thread("ddp-nodes", [this] { run(); });
 }

@@ -28,8 +28,8 @@ Collective call(CollectiveKind kind, std::size_t count) {
 class Rank {
  public:
   Rank(const Store& store, int rank, const CallCheckLimits& limits, test::Gate& complaints)
-      : check_({.store = nullptr, .background_store = store.clone(), .rank = rank}, recorder_,
-               limits, [this, &complaints](const std::string& text) {
+      : check_({.store = nullptr, .background_store = store.clone(), .rank = rank, .world_size = 4},
+               recorder_, limits, [this, &complaints](const std::string& text) {
                  const std::lock_guard lock(mutex_);
                  complaint_ = text;
                  complaints.raise();

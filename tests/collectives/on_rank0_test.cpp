@@ -9,6 +9,7 @@
 #include <functional>
 #include <future>
 #include <memory>
+#include <optional>
 #include <span>
 #include <stdexcept>
 #include <string>
@@ -101,6 +102,30 @@ class LateStore final : public StoreOfRank0 {
   bool is_late_ = false;
 };
 
+// Does not answer when the rank first asks for rank 0's heartbeat, nor for a while after, as if its
+// host were stopped; when it answers again, rank 0 has not been able to beat since.
+class SilentStore final : public StoreOfRank0 {
+ public:
+  using StoreOfRank0::StoreOfRank0;
+  static constexpr Timeout kSilence = 1500ms;
+
+  std::string get(std::string_view key, Timeout timeout) override {
+    if (!key.ends_with("on_rank0_0/beat") || is_back_) return StoreOfRank0::get(key, timeout);
+    if (!end_) end_ = Deadline::after(kSilence);
+    is_back_ = end_->passed();
+    if (is_back_) return "0";
+    std::this_thread::sleep_for(timeout);
+    throw TimeoutError("no answer");
+  }
+  std::shared_ptr<Store> clone(Timeout timeout) const override {
+    return std::make_shared<SilentStore>(store()->clone(timeout), who());
+  }
+
+ private:
+  std::optional<Deadline> end_;
+  bool is_back_ = false;
+};
+
 // Runs fn(group) on two ranks. Rank 1 sees their store through a StoreOfRank1, which takes `leader`
 // for rank 0.
 template <class StoreOfRank1>
@@ -181,6 +206,14 @@ TEST_CASE("a result is read although rank 0 has ended since", "[on_rank0]") {
     bool has_run = false;
     on_rank0(group, [&] { has_run = true; }, {.period = 10s, .silence = 20s});
     expect(has_run == (group.rank() == 0), "rank 0 to run the function");
+  });
+}
+
+TEST_CASE("a store that does not answer for a while is not taken for a frozen rank 0",
+          "[on_rank0]") {
+  run_with_store<SilentStore>(identify_self(0, kCpuDevice), [](ProcessGroup& group) {
+    const auto work = [] { std::this_thread::sleep_for(SilentStore::kSilence + 1s); };
+    on_rank0(group, work, {.period = 20ms, .silence = 1s});
   });
 }
 

@@ -15,18 +15,17 @@ std::string describe_issuer(const CollectiveSignature& signature) {
 
 }  // namespace
 
-GroupNames::GroupNames(const GroupConfig& config)
-    : job_ranks_(config.job_ranks), of_group_(ddp::of_group(config.name)) {}
-
-int GroupNames::job_rank(int rank) const {
-  return job_ranks_.empty() ? rank : job_ranks_[static_cast<std::size_t>(rank)];
+GroupNames::GroupNames(const GroupConfig& config) : of_group_(ddp::of_group(config.name)) {
+  for (int rank = 0; rank < config.world_size; ++rank) job_ranks_.push_back(config.job_rank(rank));
 }
 
-std::string GroupNames::rank(int rank) const { return "rank " + std::to_string(job_rank(rank)); }
+std::string GroupNames::rank(int rank) const {
+  return "rank " + std::to_string(job_ranks_.at(static_cast<std::size_t>(rank)));
+}
 
 std::string GroupNames::ranks(const std::vector<int>& ranks) const {
   std::vector<int> of_job;
-  for (const int rank : ranks) of_job.push_back(job_rank(rank));
+  for (const int rank : ranks) of_job.push_back(job_ranks_.at(static_cast<std::size_t>(rank)));
   std::ranges::sort(of_job);
   return rank_list(of_job);
 }

@@ -29,9 +29,7 @@ class GroupNames {
   [[nodiscard]] const std::string& of_group() const { return of_group_; }
 
  private:
-  [[nodiscard]] int job_rank(int rank) const;
-
-  std::vector<int> job_ranks_;  // empty: as in the group
+  std::vector<int> job_ranks_;  // by rank in the group
   std::string of_group_;
 };
 

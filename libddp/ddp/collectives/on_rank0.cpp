@@ -29,9 +29,6 @@ constexpr const char* kHasEnded = " has ended";
 constexpr int kLeader[] = {0};
 constexpr Timeout kEndingGrace{1000};
 constexpr Timeout kPause{5};
-// How long a look at rank 0 may take beyond two periods if the store does not answer: a wait that
-// has to be cancelled.
-constexpr Timeout kCancellation{5000};
 
 GroupNames names_in(ProcessGroup& group) { return GroupNames(group.state().config); }
 
@@ -139,28 +136,33 @@ std::optional<std::string> read_heartbeat(Store& store, Timeout timeout) {
   }
 }
 
-// Rank 0 may host the store, which is then as silent as rank 0. But if rank 0 is not seen to be
-// stopped, because it is on another host, or because only a launcher is, that hosts the store, this
-// waits as long as a request to the store may take.
+// A store that does not answer says nothing about rank 0, unless rank 0 is seen to be stopped: then
+// it may host the store. Otherwise this waits as long as a request to the store may take.
 std::string await_result(ProcessGroup& group, Store& store, const RankIdentity& leader,
                          const OnRank0Options& options) {
-  LifeSign life((2 * options.period + kCancellation) / 2);
+  const Timeout longest_look = 2 * options.period + kLateAnswerGrace;
+  LifeSign life(longest_look);
+  LifeSign life_of_store(longest_look);
+  std::uint64_t answers = 0;
   std::string last_beat = "0";
   while (!store.wait_for(kResult, options.period)) {
     const std::optional<std::string> beat = read_heartbeat(store, options.period);
+    const ProcessState state = state_of(leader);
+    const Timeout silence_of_store = life_of_store.silence(beat ? ++answers : answers);
+    if (!beat && state != ProcessState::kStopped) {
+      if (silence_of_store >= store.timeout()) {
+        throw TimeoutError(
+            "[on_rank0] the store, which rank 0 or its launcher hosts, has not answered for " +
+            std::to_string(silence_of_store.count()) + " ms");
+      }
+      life = LifeSign(longest_look);
+      continue;
+    }
     last_beat = beat.value_or(last_beat);
     const Timeout silence = life.silence(std::stoull(last_beat));
-    const ProcessState state = state_of(leader);
-    const bool only_store_is_silent = !beat && state != ProcessState::kStopped;
-    const bool is_frozen = silence >= options.silence && !only_store_is_silent;
-    const bool has_ended = beat && state == ProcessState::kEnded && !store.has(kResult);
-    if (is_frozen || has_ended) {
+    const bool has_ended = state == ProcessState::kEnded && !store.has(kResult);
+    if (silence >= options.silence || has_ended) {
       give_up(group, to_string(leader) + describe_trouble(leader, silence));
-    }
-    if (only_store_is_silent && silence >= store.timeout()) {
-      throw TimeoutError(
-          "[on_rank0] the store, which rank 0 or its launcher hosts, has not answered for " +
-          std::to_string(silence.count()) + " ms");
     }
     if (beat) group.check_on({}, [] { return true; });  // only whether it is broken
   }

@@ -73,4 +73,7 @@ inline constexpr Timeout kDefaultStoreTimeout = std::chrono::seconds(300);
 // no longer be reached.
 inline constexpr Timeout kBackgroundStoreTimeout = std::chrono::seconds(5);
 
+// How much longer than its timeout an operation may take: for the answer of a server that is late.
+inline constexpr Timeout kLateAnswerGrace = std::chrono::seconds(5);
+
 }  // namespace ddp

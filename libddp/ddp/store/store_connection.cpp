@@ -7,13 +7,9 @@
 #include <cstdint>
 
 #include "ddp/base/error.h"
+#include "ddp/store/store.h"
 
 namespace ddp {
-namespace {
-
-constexpr Timeout kReplyGrace = std::chrono::seconds(5);
-
-}  // namespace
 
 void StoreConnection::open(const Endpoint& endpoint, Deadline deadline) {
   socket_ = Socket::connect(endpoint, deadline);
@@ -71,7 +67,7 @@ std::string StoreConnection::receive_bytes(Deadline deadline) {
 void StoreConnection::wait_for_stop(Deadline deadline) {
   send(deadline);
   if (!fill(deadline)) {
-    const Deadline grace = Deadline::after(kReplyGrace);
+    const Deadline grace = Deadline::after(kLateAnswerGrace);
     request(wire::Opcode::kCancelWait);
     send(grace);
     const bool cancelled = receive<std::uint8_t>(grace) == wire::kWaitCanceled;
@@ -102,7 +98,7 @@ std::vector<std::string> StoreConnection::wait_then_get(wire::Opcode opcode,
 }
 
 Deadline StoreConnection::for_reply(Deadline deadline) {
-  return Deadline::after(std::max(deadline.remaining(), kReplyGrace));
+  return Deadline::after(std::max(deadline.remaining(), kLateAnswerGrace));
 }
 
 // Waits until in_ holds bytes; returns false if none came in time.

@@ -14,8 +14,7 @@ constexpr const char* kDiagnosis = "hang/diagnosis";
 
 std::string progress_key(int rank) { return "progress/" + std::to_string(rank); }
 
-// The first line of a published diagnosis, by which readers recognise the operation it is about.
-// The operation's number would not do: each rank counts its own sends and receives.
+// The first line of a published diagnosis, by which readers recognise the collective it is about.
 std::string subject(const Hang& hang) { return hang.group + " " + hang.operation + "\n"; }
 
 }  // namespace
@@ -174,7 +173,7 @@ void HangWatch::adopt_diagnosis(const Group& group) {
   const auto published = store_->find(kDiagnosis);
   if (!published) return;
   const std::string expected = subject(*group.hang);
-  // Each rank has its own peers.
+  // Each rank counts its own sends and receives, and has its own peers.
   const bool is_ours = group.hang->transfers.empty() && published->starts_with(expected);
   group.recorder->hang().set_diagnosis(is_ours ? published->substr(expected.size())
                                                : find_out(group));
@@ -186,7 +185,7 @@ Witness HangWatch::question(int rank) {
   if (!published) return witness;
   witness.progress = parse_rank_progress(*published);
   witness.state = state_of(witness.progress->who);
-  LifeSign& life = life_signs_.try_emplace(rank, options_.period).first->second;
+  LifeSign& life = life_signs_.try_emplace(rank, 2 * options_.period).first->second;
   const Timeout silence = life.silence(witness.progress->heartbeat);
   if (silence > 3 * options_.period) witness.silence = silence;
   return witness;
