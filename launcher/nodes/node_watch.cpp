@@ -104,6 +104,10 @@ NodeWatch::~NodeWatch() {
   thread_.join();
 }
 
+std::string NodeWatch::describe(int node) const {
+  return describe_node(node, meeting_.nodes[static_cast<std::size_t>(node)].host);
+}
+
 void NodeWatch::begin(int generation) {
   const std::lock_guard lock(mutex_);
   generation_ = generation_key(generation);
@@ -229,8 +233,7 @@ void NodeWatch::talk() {
     const bool may_answer_yet = dynamic_cast<const TimeoutError*>(&error) != nullptr;
     if (may_answer_yet && store_life_.silence(store_answers_) < signs_.vanished) return;
     const std::lock_guard relock(mutex_);
-    lose(describe_node(0, meeting_.nodes[0].host) +
-         " cannot be reached any more: " + describe(error));
+    lose(describe(0) + " cannot be reached any more: " + ddp::describe(error));
   }
 }
 

@@ -54,6 +54,7 @@ class NodeWatch : public OtherNodes {
   NodeWatch(const NodeWatch&) = delete;
   NodeWatch& operator=(const NodeWatch&) = delete;
 
+  [[nodiscard]] std::string describe(int node) const override;
   void begin(int generation) override;
   void open() override;
   [[nodiscard]] int fd() const override { return event_.get(); }

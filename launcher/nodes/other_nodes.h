@@ -33,6 +33,9 @@ class OtherNodes {
 
   virtual ~OtherNodes() = default;
 
+  // "node 2 (host)".
+  [[nodiscard]] virtual std::string describe(int node) const = 0;
+
   // All further calls are about this generation. At first it is 0, which is open; later ones wait
   // until node 0 calls open().
   virtual void begin(int generation) = 0;
@@ -77,6 +80,9 @@ class OtherNodes {
 // For a job on one node: every wait returns at once, since there is no other node.
 class NoOtherNodes final : public OtherNodes {
  public:
+  [[nodiscard]] std::string describe(int node) const override {
+    return "node " + std::to_string(node);
+  }
   void begin(int) override {}
   void open() override {}
   [[nodiscard]] int fd() const override { return -1; }

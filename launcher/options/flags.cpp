@@ -70,6 +70,7 @@ Argument parse_long(const std::string& argument) {
 }
 
 Argument parse_short(const std::string& argument) {
+  if (argument == "-np") return parse_short("-n");  // as mpirun has it
   const auto flag = std::ranges::find(all_flags(), argument[1], &Flag::short_name);
   if (flag == all_flags().end()) refuse_unknown(argument, argument.substr(1));
   if (argument.size() == 2) return {&*flag, std::nullopt};

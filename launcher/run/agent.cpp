@@ -104,7 +104,7 @@ std::optional<Failure> Agent::agree_on_failure(const Outcome& outcome) {
 // The failed node has not told its failure, and is not lost.
 NodeFailure Agent::describe_silence() {
   const std::optional<int> node = job_.nodes.news().failed_node;
-  const std::string who = node ? fmt::format("node {}", *node) : "another node";
+  const std::string who = node ? job_.nodes.describe(*node) : "another node";
   if (const auto signal_number = job_.signals.find(is_impatient)) {
     return {fmt::format("{} failed; {} ended the wait for its reason", who,
                         signal_name(*signal_number)),

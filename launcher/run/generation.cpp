@@ -5,6 +5,7 @@
 #include <poll.h>
 #include <sys/wait.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <utility>
@@ -18,6 +19,10 @@ namespace ddp::launcher {
 namespace {
 
 double seconds(Timeout timeout) { return std::chrono::duration<double>(timeout).count(); }
+
+const char* was_or_were(const std::vector<int>& ranks) {
+  return ranks.size() == 1 ? "was" : "were";
+}
 
 std::string count_ranks(std::size_t count) {
   return fmt::format("{} rank{}", count, count == 1 ? "" : "s");
@@ -208,8 +213,8 @@ void Generation::check_nodes() {
   if (!news.is_bad()) return;
   order_.follow(news.stop_signal);
   if (news.stop_signal) {
-    job_.console.say(fmt::format("{} on node {}: {}", signal_name(*news.stop_signal),
-                                 *news.failed_node, describe_stop()));
+    job_.console.say(fmt::format("{} on {}: {}", signal_name(*news.stop_signal),
+                                 job_.nodes.describe(*news.failed_node), describe_stop()));
   }
   stopper_.terminate(news.stop_signal ? grace() : job_.plan.failure_grace);
 }
@@ -282,13 +287,23 @@ Timeout Generation::grace() const {
 }
 
 void Generation::say_who_was_killed() {
-  const std::vector<int> ranks = casualties_.killed_on_request();
   const std::optional<Timeout> time = stopper_.overdue_after();
-  if (!time || ranks.empty()) return;
-  const bool is_one = ranks.size() == 1;
-  job_.console.say(fmt::format(
-      "{} had not ended after {:g} s and {} killed; give {} longer with --grace SECONDS",
-      rank_list(ranks), seconds(*time), is_one ? "was" : "were", is_one ? "it" : "them"));
+  if (!time) return;
+  std::vector<int> slow = casualties_.killed_on_request();
+  const auto first_stopped =
+      std::ranges::stable_partition(slow, [&](int rank) { return !stopper_.was_stopped(rank); });
+  const std::vector<int> stopped(first_stopped.begin(), slow.end());
+  slow.erase(first_stopped.begin(), slow.end());
+  if (!stopped.empty()) {
+    job_.console.say(fmt::format("{} could not end, because {} {} stopped (SIGSTOP), and {} killed",
+                                 rank_list(stopped), stopped.size() == 1 ? "it" : "they",
+                                 was_or_were(stopped), was_or_were(stopped)));
+  }
+  if (!slow.empty()) {
+    job_.console.say(fmt::format(
+        "{} had not ended after {:g} s and {} killed; give {} longer with --grace SECONDS",
+        rank_list(slow), seconds(*time), was_or_were(slow), slow.size() == 1 ? "it" : "them"));
+  }
 }
 
 void Generation::say_who_does_not_end() {

@@ -22,8 +22,10 @@ std::string StartWatch::look(const std::vector<int>& waiting) {
   if (!is_confirmed) return "";
   is_said_ = true;
   next_.reset();
-  return fmt::format("{} ended with code 0 without init_process_group, where {} wait{}",
-                     rank_list(absent_), rank_list(waiting), waiting.size() == 1 ? "s" : "");
+  return fmt::format(
+      "{} ended with code 0 without init_process_group, where {} wait{} for the "
+      "time that the program or DDP_START_TIMEOUT sets",
+      rank_list(absent_), rank_list(waiting), waiting.size() == 1 ? "s" : "");
 }
 
 }  // namespace ddp::launcher

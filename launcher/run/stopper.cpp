@@ -28,8 +28,16 @@ void Stopper::kill_now() {
   signal_all(SIGKILL);
 }
 
+bool Stopper::was_stopped(int rank) const {
+  return std::ranges::find(stopped_ranks_, rank) != stopped_ranks_.end();
+}
+
 void Stopper::kill_overdue() {
   overdue_after_ = grace_;
+  for (const Worker& worker : workers_) {
+    const auto process = worker.has_ended() ? std::nullopt : read_process(worker.pid());
+    if (process && process->is_stopped()) stopped_ranks_.push_back(worker.rank());
+  }
   kill_now();
 }
 

@@ -35,6 +35,9 @@ class Stopper {
   // The grace, if it was exceeded and that is why processes are killed.
   [[nodiscard]] std::optional<Timeout> overdue_after() const { return overdue_after_; }
 
+  // True if a worker that exceeded the grace was stopped then, by a signal or a debugger.
+  [[nodiscard]] bool was_stopped(int rank) const;
+
   // The job's living processes.
   [[nodiscard]] std::vector<ProcessStat> survivors() const;
 
@@ -51,7 +54,8 @@ class Stopper {
   Phase phase_ = Phase::kIdle;
   Timeout grace_{};
   std::optional<Timeout> overdue_after_;
-  std::optional<Deadline> limit_;  // for kIdle
+  std::vector<int> stopped_ranks_;  // when it was exceeded
+  std::optional<Deadline> limit_;   // for kIdle
   std::optional<Deadline> phase_end_;
   std::optional<Deadline> next_kill_;
 };

@@ -39,6 +39,20 @@ TEST_CASE("bad arguments are refused before anything starts", "[collectives]") {
   });
 }
 
+// Ranks 1 and 3 of the job are ranks 0 and 1 of this group.
+TEST_CASE("an argument's error names the group whose numbers of ranks it has", "[collectives]") {
+  run_groups(Backend::kShm, 4, [](ProcessGroup& job) {
+    const auto part = job.split(job.rank() % 2, 0);
+    float element = 0;
+    const Buffer buffer = buffer_of(std::span(&element, 1));
+    const std::string of_part = error_of([&] { (void)part->broadcast(buffer, 3); });
+    expect(of_part == "broadcast of group " + part->name() + ": rank 3 is not in a group of 2",
+           of_part);
+    const std::string of_job = error_of([&] { (void)job.broadcast(buffer, 4); });
+    expect(of_job == "broadcast: rank 4 is not in a group of 4", of_job);
+  });
+}
+
 // Gloo would silently return wrong elements.
 TEST_CASE("operands may overlap only if a rank's share lies at its place in the whole",
           "[collectives]") {

@@ -404,3 +404,13 @@ TEST_CASE("the advice is about the largest loss", "[statistics]") {
   CHECK_THAT(advice({.straggler_seconds = 0.15, .stragglers = {waits}}),
              Contains("(data)") && Contains("num_workers"));
 }
+
+TEST_CASE("the advice has digits for steps of microseconds, too", "[statistics]") {
+  const Straggler late{.rank = 2, .late_seconds = 4e-6, .steps = 100};
+  CHECK_THAT(advice_on({.world_size = 4,
+                        .steps = 100,
+                        .compute_seconds = 1e-5,
+                        .straggler_seconds = 3e-6,
+                        .stragglers = {late}}),
+             StartsWith("rank 2 is 4.0 us late in each step"));
+}

@@ -114,7 +114,8 @@ TEST_CASE("ranks that wait in vain for an ended rank are named once", "[start-wa
   CHECK(watch.look({}).empty());  // by now the rank has met the others
   CHECK(watch.look({0, 2}).empty());
   CHECK(watch.look({0}) ==
-        "ranks 1, 3 ended with code 0 without init_process_group, where rank 0 waits");
+        "ranks 1, 3 ended with code 0 without init_process_group, where rank 0 waits for the time "
+        "that the program or DDP_START_TIMEOUT sets");
   CHECK_FALSE(watch.next());
   watch.note_absent(2);
   CHECK_FALSE(watch.next());

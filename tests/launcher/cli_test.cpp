@@ -42,6 +42,10 @@ TEST_CASE("flags may come from PET_ variables", "[launcher][cli]") {
   CHECK(launch(args, environment).out == "1 job-7\n");
 }
 
+TEST_CASE("-np means what it means to mpirun", "[launcher][cli]") {
+  CHECK(launch({"-np", "2", "sh", "-c", "echo $WORLD_SIZE"}).out == "2\n");
+}
+
 TEST_CASE("unsupported flags are refused in one line, and nothing starts", "[launcher][cli]") {
   for (const Strings& args :
        {Strings{"--nnodes=1:4", "echo"}, Strings{"--rdzv_backend=etcd", "echo"},

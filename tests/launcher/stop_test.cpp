@@ -134,6 +134,20 @@ TEST_CASE("workers that are killed after the grace period are named", "[stop]") 
         "--grace SECONDS");
 }
 
+// More time would not help it.
+TEST_CASE("a worker that could not end because it was stopped is told from a slow one", "[stop]") {
+  const Result result = stop({"-n", "3", "--grace", "1.5"},
+                             "[ $RANK = 0 ] || trap '' TERM; "
+                             "[ $RANK != 2 ] || { echo pid=$$. >&2; kill -STOP $$; }",
+                             3);
+  CHECK(result.exit_code == 128 + SIGTERM);
+  CHECK_THAT(result.err, Contains("ddp-launch: rank 2 could not end, because it was stopped "
+                                  "(SIGSTOP), and was killed\n"));
+  CHECK(last_line(result.err) ==
+        "ddp-launch: rank 1 had not ended after 1.5 s and was killed; give it longer with --grace "
+        "SECONDS");
+}
+
 TEST_CASE("a failure is reported together with the killed workers", "[stop]") {
   const Result result =
       stop({"-n", "2", "--grace", "1.5"}, "trap '[ $RANK = 1 ] && exit 9' TERM", 2);

@@ -14,6 +14,7 @@
 #include <memory>
 #include <optional>
 
+#include "ddp/base/host_name.h"
 #include "ddp/base/socket.h"
 #include "support/files.h"
 #include "support/job.h"
@@ -293,8 +294,8 @@ TEST_CASE("Ctrl-C ends the wait for a failed node that does not tell its failure
     other.send_signal(SIGINT);
   } while (!wait_until_gone(other.pid(), ddp::Timeout(100)) && !end.passed());
   CHECK(other.wait(kStopBound) == 128 + SIGINT);
-  CHECK_THAT(last_line(other.err()),
-             Contains("ddp-launch: node 1 failed; SIGINT ended the wait for its reason"));
+  CHECK_THAT(last_line(other.err()), Contains("ddp-launch: node 1 (" + ddp::host_name() +
+                                              ") failed; SIGINT ended the wait for its reason"));
   ::kill(pids_in(other.err(), "agent").at(0), SIGKILL);
 }
 
@@ -312,7 +313,8 @@ TEST_CASE("a rank that ends with 0 and never joins those that wait for it is nam
       "[ $RANK = 1 ] && { sleep 2; exit 0; }; exec '" DDP_COLLECTIVE_WORKER_PATH "' loop shm";
   ChildProcess child(shell({"-n", "3"}, script));
   child.wait_for_output(
-      "ddp-launch: rank 1 ended with code 0 without init_process_group, where ranks 0, 2 wait\n");
+      "ddp-launch: rank 1 ended with code 0 without init_process_group, where ranks 0, 2 wait for "
+      "the time that the program or DDP_START_TIMEOUT sets\n");
   child.send_signal(SIGTERM);
   CHECK(child.wait(kStopBound) == 128 + SIGTERM);
 }

@@ -103,7 +103,7 @@ Work ProcessGroup::run(const Collective& call, Stream producer) {
   GroupState& state = *state_;
   check_process();
   check_not_solo(state, to_string(call.kind));
-  check_operands(call, {rank(), world_size(), device()});
+  check_operands(call, {rank(), world_size(), device(), name()});
   const FlightRecorder::Inside inside(*state.recorder);
   Collective collective = call;
   collective.timeout = std::min(state.timeout, kLongestTimeout);

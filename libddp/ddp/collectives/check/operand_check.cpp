@@ -4,6 +4,7 @@
 #include <stdexcept>
 
 #include "ddp/base/overlap.h"
+#include "ddp/collectives/group_names.h"
 
 namespace ddp {
 namespace {
@@ -48,7 +49,8 @@ class Check {
 
  private:
   [[noreturn]] void refuse(const std::string& why) const {
-    throw std::invalid_argument(std::string(to_string(call_.kind)) + ": " + why);
+    throw std::invalid_argument(std::string(to_string(call_.kind)) + of_group(caller_.group) +
+                                ": " + why);
   }
 
   [[nodiscard]] bool is_root() const { return call_.peer == caller_.rank; }

@@ -29,7 +29,7 @@ struct GroupFailure {
 };
 
 // The text of a rank's TimeoutError: "ORIGIN: timed out after 300 ms: DIAGNOSIS", or "... in
-// OPERATION" if the diagnosis is empty.
+// OPERATION" if the diagnosis is empty; then what sets the timeout.
 [[nodiscard]] std::string timeout_sentence(const std::string& origin, Timeout timeout,
                                            const std::string& diagnosis,
                                            const std::string& operation);

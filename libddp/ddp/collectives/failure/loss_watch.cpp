@@ -48,7 +48,7 @@ void LossWatch::look_at(const CollectiveSignature& operation, Clock::time_point 
     const std::string name = lost.name.empty() ? roll_.names({lost.rank}) : lost.name;
     return first_error_.set(PeerError("[" + options_.backend + "] " + name + what + ", while " +
                                       names_.rank(rank_) + " is in " + to_string(operation) +
-                                      names_.of_group()));
+                                      purpose_of_pending(recorder_) + names_.of_group()));
   }
 }
 

@@ -171,7 +171,7 @@ class GlooOperations {
   }
 
   [[nodiscard]] std::string during() const {
-    return to_string(algorithms_.current()) + names_.of_group();
+    return to_string(algorithms_.current()) + purpose_of_pending(*recorder_) + names_.of_group();
   }
 
   // Gloo itself only knows that a connection broke.

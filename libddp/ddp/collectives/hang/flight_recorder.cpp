@@ -139,4 +139,11 @@ std::string describe_operation(const FlightRecorder& recorder, const Event& subm
   return is_transfer(signature.kind) ? text + std::to_string(signature.root) : text;
 }
 
+std::string purpose_of_pending(const FlightRecorder& recorder) {
+  const auto pending = recorder.oldest_pending();
+  const std::string label =
+      pending ? recorder.labels().text(pending->operations.front().label) : "";
+  return label.empty() ? "" : " (" + label + ")";
+}
+
 }  // namespace ddp

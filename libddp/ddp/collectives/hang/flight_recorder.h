@@ -167,4 +167,8 @@ class FlightRecorder {
 [[nodiscard]] std::string describe_operation(const FlightRecorder& recorder,
                                              const FlightRecorder::Event& submitted);
 
+// What the oldest operation that is not done is for: " (bucket 4: layer3.*)", to be put behind it.
+// Empty without a label.
+[[nodiscard]] std::string purpose_of_pending(const FlightRecorder& recorder);
+
 }  // namespace ddp

@@ -118,7 +118,7 @@ class HostsOperations {
   }
 
   [[nodiscard]] std::string during() const {
-    return to_string(algorithms_.current()) + names_.of_group();
+    return to_string(algorithms_.current()) + purpose_of_pending(*recorder_) + names_.of_group();
   }
 
   // Only ranks of the same host can see whether a rank is alive; they will report it.

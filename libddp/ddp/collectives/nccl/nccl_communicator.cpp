@@ -24,8 +24,8 @@ constexpr Timeout kEndTimeout = std::chrono::seconds(10);
 constexpr Timeout kCallGrace = std::chrono::seconds(1);
 
 std::string describe_group(const GroupConfig& config) {
-  return fmt::format("group \"{}\" on rank {} of {} ({})", config.name, config.rank,
-                     config.world_size, to_string(config.device));
+  return fmt::format("group \"{}\" of {} ranks on rank {} ({})", config.name, config.world_size,
+                     config.job_rank(config.rank), to_string(config.device));
 }
 
 ncclUniqueId exchange_id(const NcclApi& nccl, const GroupConfig& config, Deadline deadline) {

@@ -241,7 +241,7 @@ std::string Member::operation() const {
     text += call_.kind == CollectiveKind::kSend ? " to rank " : " from rank ";
     text += std::to_string(call_peer_);
   }
-  return text + names_.of_group();
+  return text + purpose_of_pending(*recorder_) + names_.of_group();
 }
 
 }  // namespace ddp::shm

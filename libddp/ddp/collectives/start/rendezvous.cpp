@@ -110,7 +110,9 @@ void look_at_the_clock(Store& store, const Hello& self, StartPatience& patience)
   const std::vector<int> missing = missing_ranks(store, self.world_size);
   if (missing.empty() && self.who.rank == 0) return;  // all have just come: rank 0 decides
   const std::string text = "[init] " + describe_missing(missing, self.world_size, patience);
-  if (is_over) throw TimeoutError(text);
+  if (is_over) {
+    throw TimeoutError(text + " (the program or DDP_START_TIMEOUT sets how long to wait)");
+  }
   patience.report(text);
 }
 

@@ -23,6 +23,7 @@ double percent_of_step(const StepCosts& costs, double seconds) {
 std::string duration(double seconds) {
   if (seconds >= 10) return fmt::format("{:.1f} s", seconds);
   const double ms = 1000 * seconds;
+  if (ms < 0.1) return fmt::format("{:.1f} us", 1000 * ms);
   return fmt::format("{:.{}f} ms", ms, ms < 10 ? 2 : ms < 100 ? 1 : 0);
 }
 
