@@ -43,6 +43,8 @@ TEST_CASE("README.md: your own trainer", "[docs]") {
     const auto write_gradient = [](std::size_t i, double factor, const ddp::Buffer& gradient) {
       ddp::fill(gradient, factor * static_cast<double>(i + 1));
     };
+    int updates = 0;
+    const auto update_parameters = [&](ddp::Stream) { ++updates; };
 
     std::vector<float> weight(10 * 784), bias(10);  // your model's memory
     ddp::DistributedDataParallel ddp(
@@ -55,10 +57,11 @@ TEST_CASE("README.md: your own trainer", "[docs]") {
         write_gradient(i, factor, ddp.gradient(i));          // of factor * mean loss
         ddp.mark_ready(i, stream);                           // its bucket is reduced from now on
       }
-      ddp.wait(stream);  // gradients are the global mean
-      // your optimizer, on `stream`
+      ddp.wait(stream);                                  // gradients are the global mean
+      if (ddp.should_step()) update_parameters(stream);  // your optimizer
     }
 
+    expect(updates == steps, "two updates");
     expect(ddp.statistics().steps == 2, "two steps");
     expect(ddp.gradient(0).as<float>()[7839] == 1, "rank 0's gradient of the weight");
     expect(ddp.gradient(1).as<float>()[0] == 2, "rank 0's gradient of the bias");
