@@ -183,7 +183,7 @@ stop_while_saving() {
   kill -TERM "${pids[$1]}"
   finish 20 143 143
   for node in 0 1; do says "$node" 'saved'; done
-  says $((1 - $1)) "SIGTERM on node $1: stopping 1 rank"
+  says $((1 - $1)) "SIGTERM on node $1 (.*): stopping 1 rank"
   says $((1 - $1)) "node $1 .*was stopped by SIGTERM"
 }
 stop_while_saving 0 0 7
