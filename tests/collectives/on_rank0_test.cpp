@@ -24,6 +24,7 @@
 #include "support/forwarding_store.h"
 #include "support/gate.h"
 #include "support/groups.h"
+#include "support/stderr_capture.h"
 
 using namespace ddp;
 using namespace std::chrono_literals;
@@ -296,6 +297,15 @@ TEST_CASE("whoever waits in on_rank0 notices that rank 0 has left", "[on_rank0]"
 }
 
 // Otherwise the rank would take the result of the call that it skipped.
+TEST_CASE("an on_rank0 that only rank 0 calls is warned of", "[on_rank0]") {
+  const test::StderrCapture captured;
+  test::run_groups(Backend::kShm, 2, [](ProcessGroup& group) {
+    if (group.rank() == 0) on_rank0(group, [] {});
+    group.barrier().wait();
+  });
+  CHECK_THAT(captured.text(), Catch::Contains("no other rank has come to this call of rank 0"));
+}
+
 TEST_CASE("a rank that skips an on_rank0 is named in its next one", "[on_rank0]") {
   for (const Backend backend : test::backends()) {
     test::run_groups(backend, 3, [](ProcessGroup& group) {

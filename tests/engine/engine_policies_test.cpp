@@ -2,6 +2,7 @@
 //
 // How the engine handles ranks without data, ranks whose data or options differ, decisions of all
 // ranks, and the numbers of steps and samples in messages.
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <cstddef>
 #include <cstdint>
@@ -27,6 +28,16 @@ using test::kNan;
 using test::mark_all;
 using test::run_on_all_backends;
 using Trainee = test::EngineTrainee;
+
+namespace {
+
+std::size_t count_lines(const test::StderrCapture& captured, const std::string& part) {
+  const auto lines = test::lines_of(captured.text());
+  return static_cast<std::size_t>(
+      std::ranges::count_if(lines, [&](const std::string& line) { return contains(line, part); }));
+}
+
+}  // namespace
 
 TEST_CASE("two engines on one group must be used in the same order on all ranks", "[engine]") {
   const auto errors = errors_of_ranks(2, [](ProcessGroup& group) {
@@ -111,6 +122,54 @@ TEST_CASE("one log line names the ranks that ran out of data", "[engine][uneven]
     CHECK_THAT(line, Catch::Contains("ranks 0, 2 ran out of data after step 2;"));
   }
   CHECK(lines == test::backends().size());
+}
+
+TEST_CASE("a loop that no rank ends is warned of once", "[engine][uneven]") {
+  const test::StderrCapture captured;
+  run_on_all_backends(2, [](ProcessGroup& group) {
+    Trainee trainee(group, {});
+    for (int step = 0; step < 30; ++step) trainee.step(1, {.samples = step < 9 ? 0.0 : 1.0});
+    for (int step = 0; step < 30; ++step) trainee.step(1, {.samples = 0});
+  });
+  CHECK(count_lines(captured, "10 steps in a row had no samples on any rank") ==
+        test::backends().size());
+}
+
+TEST_CASE("a metric that is not finite is warned of once, unless such steps are stopped or skipped",
+          "[engine][finite]") {
+  const auto warnings = [](NonFinite policy) {
+    const test::StderrCapture captured;
+    run_on_all_backends(2, [&](ProcessGroup& group) {
+      Trainee trainee(group, {.non_finite = policy});
+      for (int step = 0; step < 8; ++step) {
+        (void)trainee.ddp.begin_step();
+        trainee.ddp.record_metric(1, step >= 3 && group.rank() == 1 ? kNan : 1, 1);
+        mark_all(trainee.ddp);
+        trainee.ddp.wait();
+      }
+    });
+    return count_lines(captured, "metric 1 is nan in step 4");
+  };
+  CHECK(warnings(NonFinite::kIgnore) == test::backends().size());
+  CHECK(warnings(NonFinite::kSkip) == 0);
+}
+
+TEST_CASE("passes that were never reduced are warned of at the end", "[engine][accumulation]") {
+  const test::StderrCapture captured;
+  run_on_all_backends(2, [](ProcessGroup& group) {
+    Trainee announced(group, {});
+    announced.ddp.accumulate(3);
+    announced.step(1);
+    Trainee guarded(group, {});
+    const auto guard = guarded.ddp.no_sync();
+    guarded.step(1);
+    Trainee complete(group, {});
+    complete.ddp.accumulate(2);
+    complete.step(1);
+    complete.step(1);
+  });
+  CHECK(count_lines(captured, "never reduced, because accumulate()") == test::backends().size());
+  CHECK(count_lines(captured, "never reduced, because a no_sync()") == test::backends().size());
 }
 
 TEST_CASE("the summary of the last step stays valid while the next one is open",
@@ -260,7 +319,7 @@ TEST_CASE("after a resume, messages number the steps of the whole training", "[e
       CHECK_THAT(error, Catch::Contains("[ddp] step 22: the reduced gradient of "));
     }
   }
-  SECTION("diverged replicas, which are still compared every so many steps from the first one") {
+  SECTION("diverged replicas, which are compared as if the step after it were the first") {
     const auto errors = errors_of_ranks(2, [](ProcessGroup& group) {
       Trainee trainee(group, {.fingerprint_every = 4});
       trainee.ddp.continue_after(kBefore + 3);
@@ -270,7 +329,7 @@ TEST_CASE("after a resume, messages number the steps of the whole training", "[e
       }
     });
     for (const std::string& error : errors) {
-      CHECK_THAT(error, Catch::Contains("replicas have diverged: step 28: parameter 'fc1.bias'"));
+      CHECK_THAT(error, Catch::Contains("replicas have diverged: step 25: parameter 'fc1.bias'"));
     }
   }
 }

@@ -10,6 +10,7 @@
 
 #include "ddp/base/error.h"
 #include "ddp/base/life_sign.h"
+#include "ddp/base/log.h"
 #include "ddp/base/periodic_thread.h"
 #include "ddp/collectives/group_names.h"
 #include "ddp/collectives/group_scopes.h"
@@ -57,6 +58,12 @@ PrefixStore open_store(ProcessGroup& group) {
   return {name, group.store().clone()};
 }
 
+// They may only be late. But if rank 0 alone calls on_rank0, nothing else tells.
+void warn_of_absence(ProcessGroup& group) {
+  logging::warning("[on_rank0] no other rank has come to this call of " + names_in(group).rank(0) +
+                   " yet: all ranks must make it, and only rank 0 runs the function");
+}
+
 void lead(ProcessGroup& group, const std::function<void()>& fn, Timeout period) {
   const ScopedSolo solo(group, "on_rank0");
   if (group.world_size() == 1) return fn();
@@ -68,7 +75,7 @@ void lead(ProcessGroup& group, const std::function<void()>& fn, Timeout period) 
   meet(*group.state().meetings, "on_rank0", [&] { store.set("who", who); });
   std::exception_ptr error;
   store.set(kResult, run(store, fn, period, error));
-  let_all_read(store, group.rank(), group.world_size());
+  if (!let_all_read(store, group.rank(), group.world_size())) warn_of_absence(group);
   if (error) std::rethrow_exception(error);
 }
 

@@ -23,6 +23,8 @@ void ControlLedger::count(const ControlFields& sums) {
     last_.active_ranks += active_[i];
   }
   replicas_agree_ = fingerprints_agree(sums);
+  const bool is_empty = last_.samples == 0 && last_.active_ranks == sums.world_size();
+  steps_without_samples_ = is_empty ? steps_without_samples_ + 1 : 0;
 }
 
 // Touches only the metrics in use, since the kernels of a step leave none of this in the caches.

@@ -25,6 +25,8 @@ class ControlLedger {
   void count_alone(const ControlFields& numbers, const RankState& own, std::size_t slots);
 
   [[nodiscard]] std::uint64_t steps() const { return steps_; }
+  // How many of the last steps in a row had no samples on any rank, though all ranks were active.
+  [[nodiscard]] std::uint64_t steps_without_samples() const { return steps_without_samples_; }
   // The following describe the step that was counted last.
   [[nodiscard]] const StepSummary& last() const { return last_; }
   [[nodiscard]] bool is_active(int rank) const {
@@ -45,6 +47,7 @@ class ControlLedger {
   void count_pass(const ControlFields& sums, std::size_t slots);
 
   std::uint64_t steps_ = 0;
+  std::uint64_t steps_without_samples_ = 0;
   StepSummary last_;
   StepSummary totals_;
   std::vector<RankTimes> times_;

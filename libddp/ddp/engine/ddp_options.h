@@ -101,8 +101,9 @@ struct DdpOptions {
   Buffer flat_gradients = {};
   // What travels instead of the gradients, such as compress_to_bfloat16; the same on all ranks.
   GradientHookFactory hook = {};
-  // How often, in steps, the ranks compare fingerprints of their parameters. If these differ, all
-  // ranks throw a MismatchError that names the step, the parameter and the rank. 0: never.
+  // How often, in steps, the ranks compare fingerprints of their parameters; they also do so in
+  // steps 2, 4, 8, .... If these differ, all ranks throw a MismatchError that names the step, the
+  // parameter and the rank. 0: never.
   int fingerprint_every = 100;
   NonFinite non_finite = NonFinite::kIgnore;
   // On: every gradient is checked before it is reduced, so that an error or a warning names the

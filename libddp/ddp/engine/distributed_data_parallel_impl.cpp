@@ -2,13 +2,14 @@
 #include "ddp/engine/distributed_data_parallel_impl.h"
 
 #include <cmath>
+#include <exception>
 #include <stdexcept>
 #include <utility>
 
 #include "ddp/base/error.h"
 #include "ddp/base/log.h"
-#include "ddp/base/rank_list.h"
 #include "ddp/buffer_ops/buffer_ops.h"
+#include "ddp/collectives/group_scopes.h"
 #include "ddp/collectives/hang/flight_recorder.h"
 #include "ddp/engine/bucket_label.h"
 #include "ddp/engine/checks/model_check.h"
@@ -44,6 +45,7 @@ DistributedDataParallel::Impl::Impl(std::shared_ptr<ProcessGroup> group,
       options_(std::move(options)),
       alone_(group_->world_size() == 1),
       control_label_(group_->recorder().labels().add("control vector")),
+      buffers_label_(group_->recorder().labels().add("buffers of a model")),
       control_(*group_),
       reducer_(*group_, gradient_specs(parameters_),
                {.buckets = options_.buckets,
@@ -59,12 +61,17 @@ DistributedDataParallel::Impl::Impl(std::shared_ptr<ProcessGroup> group,
       factor_(*group_, options_),
       marks_(*group_, reducer_, parameters_, options_.unused),
       outcome_(control_, group_->world_size()),
+      warnings_(options_.non_finite),
       accounts_(*group_, reducer_) {
   reducer_.set_labels(add_bucket_labels(group_->recorder(), reducer_.layout(), parameters_));
   make_checks();
   sketcher_ =
       StepSketcher::from_environment(*group_, parameters_, gradients(), !options_.buffers.empty());
+  if (sketcher_) options_.fingerprint_every = 1;  // what is proved must hold on all ranks
   if (alone_) return;
+  const ScopedIssuer issued(*group_, reducer_.issuer());
+  const FlightRecorder::Labelled labelled(
+      group_->recorder(), group_->recorder().labels().add("construction of an engine"));
   check_equal_models(*group_, parameters_, options_, reducer_.hook());
   broadcast_model(*group_, parameters_, options_.buffers);
   std::vector<Buffer> buffers;
@@ -75,6 +82,18 @@ DistributedDataParallel::Impl::Impl(std::shared_ptr<ProcessGroup> group,
     replicas_.emplace(*group_, control_, parameters_, options_);
     replicas_->take_buffers({});
   }
+}
+
+// A rank that leaves within a pass is in no step any more.
+DistributedDataParallel::Impl::~Impl() {
+  if (state_ != State::kIdle && !alone_) group_->recorder().end_step();
+  const bool is_held = state_ == State::kIdle && !passes_.reduces();
+  if (!is_held || group_->rank() != 0 || std::uncaught_exceptions() > 0) return;
+  logging::warning(passes_.is_guarded()
+                       ? "[ddp] the last backward passes were never reduced, because a no_sync() "
+                         "guard held back all of them: each rank had its own gradients"
+                       : "[ddp] the last backward passes were never reduced, because accumulate() "
+                         "announced more: their gradients are lost");
 }
 
 Buffer DistributedDataParallel::Impl::gradient(std::size_t i) const {
@@ -179,6 +198,8 @@ void DistributedDataParallel::Impl::broadcast_buffers(Stream stream) {
     throw std::logic_error("[ddp] broadcast_buffers was called in the middle of a step");
   }
   if (!buffers_ || options_.buffer_sync == BufferSync::kNever) return;
+  const ScopedIssuer issued(*group_, reducer_.issuer());
+  const FlightRecorder::Labelled labelled(group_->recorder(), buffers_label_);
   static_cast<void>(buffers_->run(stream));
   if (replicas_) replicas_->take_buffers(stream);
 }
@@ -259,7 +280,8 @@ void DistributedDataParallel::Impl::note_pass(const StepOptions& pass) {
 }
 
 void DistributedDataParallel::Impl::launch_control(Stream stream) {
-  if (same_data_ && step_ == 1 && step_samples_ > 0) same_data_->take(reducer_.bucket(0), stream);
+  if (same_data_ && SameDataCheck::compares(step_) && step_samples_ > 0)
+    same_data_->take(reducer_.bucket(0), stream);
   const FlightRecorder::Labelled labelled(group_->recorder(), control_label_);
   control_.launch(own_, stream);
 }
@@ -267,23 +289,10 @@ void DistributedDataParallel::Impl::launch_control(Stream stream) {
 // What rank 0 has learned about all ranks from the last steps.
 void DistributedDataParallel::Impl::log_warnings() {
   if (group_->rank() != 0) return;
-  if (!has_logged_who_ran_out_) log_who_ran_out();
-  const std::string warning = same_data_->warning(control_.arrived_ledger());
-  if (!warning.empty()) logging::warning(warning);
-}
-
-void DistributedDataParallel::Impl::log_who_ran_out() {
   const ControlLedger& ledger = control_.arrived_ledger();
-  const int active = ledger.last().active_ranks;
-  if (ledger.steps() == 0 || active == 0 || active == group_->world_size()) return;
-  std::vector<int> idle;
-  for (int rank = 0; rank < group_->world_size(); ++rank) {
-    if (!ledger.is_active(rank)) idle.push_back(rank);
-  }
-  logging::warning("[ddp] " + rank_list(idle) + " ran out of data after step " +
-                   std::to_string(steps_before_ + ledger.steps() - 1) +
-                   "; the job goes on with empty batches there until all ranks have run out");
-  has_logged_who_ran_out_ = true;
+  warnings_.look(ledger, steps_before_);
+  const std::string warning = same_data_->warning(ledger);
+  if (!warning.empty()) logging::warning(warning);
 }
 
 void DistributedDataParallel::Impl::reduce(Stream stream) {

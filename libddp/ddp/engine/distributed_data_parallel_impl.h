@@ -15,6 +15,7 @@
 #include "ddp/engine/checks/replica_check.h"
 #include "ddp/engine/checks/same_data_check.h"
 #include "ddp/engine/checks/step_sketcher.h"
+#include "ddp/engine/checks/step_warnings.h"
 #include "ddp/engine/control_vector.h"
 #include "ddp/engine/distributed_data_parallel.h"
 #include "ddp/engine/loss_factor.h"
@@ -81,10 +82,7 @@ class DistributedDataParallel::Impl {
   Statistics statistics() const;
   StepCosts step_costs() { return accounts_.costs(); }
 
-  // A rank that leaves within a pass is in no step any more.
-  ~Impl() {
-    if (state_ != State::kIdle && !alone_) group_->recorder().end_step();
-  }
+  ~Impl();
   Impl(const Impl&) = delete;
   Impl& operator=(const Impl&) = delete;
 
@@ -109,7 +107,6 @@ class DistributedDataParallel::Impl {
   void note_pass(const StepOptions& pass);
   void launch_control(Stream stream);
   void log_warnings();
-  void log_who_ran_out();
   void reduce(Stream stream);
   void hold(Stream stream);
   void finish_control(Stream stream);
@@ -118,7 +115,6 @@ class DistributedDataParallel::Impl {
 
   // First what each step touches: the model's kernels leave none of it in the caches.
   State state_ = State::kIdle;
-  bool has_logged_who_ran_out_ = false;
   PassPlan passes_;
   std::uint64_t step_ = 0;          // this engine's last step that has begun: 1, 2, ...
   std::uint64_t steps_before_ = 0;  // the training's steps before this engine's first one
@@ -135,6 +131,7 @@ class DistributedDataParallel::Impl {
   bool alone_;
   std::unique_ptr<StepSketcher> sketcher_;  // only under ddp-prove
   FlightRecorder::Label control_label_;
+  FlightRecorder::Label buffers_label_;
   ControlVector control_;
   Reducer reducer_;
   CallerGradients callers_;
@@ -146,6 +143,7 @@ class DistributedDataParallel::Impl {
   std::optional<ReplicaCheck> replicas_;
   std::optional<SameDataCheck> same_data_;  // only with several ranks
   std::optional<PackedBroadcast> buffers_;  // only with several ranks
+  StepWarnings warnings_;
   StepAccounts accounts_;
 };
 

@@ -36,9 +36,9 @@ ReplicaCheck::ReplicaCheck(ProcessGroup& group, ControlVector& control,
 
 std::uint64_t ReplicaCheck::begin_step(std::uint64_t step, Stream stream) {
   const bool is_cuda = group_.device().is_cuda();
-  if (is_cuda && step > 2 && (step - 3) % every_ == 0) check();
-  if (is_cuda && step > 1 && (step - 2) % every_ == 0) combined_ = combined();
-  if ((step - 1) % every_ != 0) return combined_;
+  if (is_cuda && step > 2 && is_due(step - 2)) check();
+  if (is_cuda && is_due(step - 1)) combined_ = combined();
+  if (!is_due(step)) return combined_;
   take_parameters(step, stream);
   if (!is_cuda) combined_ = combined();
   return combined_;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -15,9 +16,9 @@ namespace ddp {
 
 // Compares fingerprints of the replicas. A replica has one fingerprint for each parameter, and one
 // for each model buffer as of its last broadcast. The fingerprints of parameters are taken every so
-// many steps. Ranks first compare a single number, the hash of all fingerprints, which travels in
-// the control vector. Only if that number differs do they exchange all fingerprints, to name what
-// has diverged.
+// many steps, and in steps 2, 4, 8, ..., so that short trainings are checked, too. Ranks first
+// compare a single number, the hash of all fingerprints, which travels in the control vector. Only
+// if that number differs do they exchange all fingerprints, to name what has diverged.
 //
 // On CUDA the host does not wait: the fingerprints of one step are sent in the next step's control
 // vector, when the device has finished them, and compared in the step after that, when the vector
@@ -45,6 +46,10 @@ class ReplicaCheck {
   void end_step(Stream consumer);
 
  private:
+  // True if the fingerprints are taken in this step.
+  [[nodiscard]] bool is_due(std::uint64_t step) const {
+    return step > 0 && ((step - 1) % every_ == 0 || std::has_single_bit(step));
+  }
   void check();
   void take_parameters(std::uint64_t step, Stream stream);
   [[nodiscard]] std::uint64_t combined();

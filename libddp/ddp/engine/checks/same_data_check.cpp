@@ -2,6 +2,7 @@
 #include "ddp/engine/checks/same_data_check.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstddef>
 #include <utility>
 #include <vector>
@@ -20,8 +21,10 @@ SameDataCheck::SameDataCheck(ProcessGroup& group) : fingerprint_(group, 1, DType
 
 void SameDataCheck::take(const Buffer& bucket, Stream stream) {
   const Buffer part = bucket.slice(0, std::min(bucket.count, kMaxElements));
-  std::vector<std::byte> zeros(part.size_bytes());
-  cpu::fingerprint({zeros.data(), part.count, part.dtype, kCpuDevice}, &of_zeros_);
+  if (!of_zeros_) {
+    std::vector<std::byte> zeros(part.size_bytes());
+    cpu::fingerprint({zeros.data(), part.count, part.dtype, kCpuDevice}, &of_zeros_.emplace());
+  }
   ddp::fingerprint(part, static_cast<std::uint64_t*>(fingerprint_.buffer().data), stream);
   fingerprint_.download(stream);
   is_pending_ = true;
@@ -30,13 +33,14 @@ void SameDataCheck::take(const Buffer& bucket, Stream stream) {
 std::uint64_t SameDataCheck::fingerprint() {
   if (std::exchange(is_pending_, false)) {
     const std::uint64_t own = *static_cast<const std::uint64_t*>(fingerprint_.arrived());
-    own_ = own == of_zeros_ ? 0 : own;
+    own_ = std::rotl(own_, 1) ^ (own == of_zeros_ ? 0 : own);
+    ++taken_;
   }
-  return own_;
+  return taken_ == kSteps ? own_ : 0;
 }
 
 std::string SameDataCheck::warning(const ControlLedger& arrived) {
-  if (arrived.steps() < 2 || std::exchange(is_over_, true)) return "";
+  if (arrived.steps() <= kSteps || std::exchange(is_over_, true)) return "";
   const std::span<const std::uint64_t> prints = arrived.gradient_fingerprints();
   for (std::size_t first = 0; first < prints.size(); ++first) {
     std::vector<int> ranks;
@@ -47,7 +51,8 @@ std::string SameDataCheck::warning(const ControlLedger& arrived) {
     }
     if (ranks.size() < 2) continue;
     return "[ddp] " + rank_list(ranks) +
-           " had exactly the same gradients in the first step: do they read the same samples? A "
+           " had exactly the same gradients in the first two steps: do they read the same samples? "
+           "A "
            "sampler needs to be told the rank and the number of ranks";
   }
   return "";

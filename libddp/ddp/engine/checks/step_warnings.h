@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cstdint>
+
+#include "ddp/engine/control_ledger.h"
+#include "ddp/engine/ddp_options.h"
+
+namespace ddp {
+
+// Warns of what the ranks have told each other in the last steps and what needs no error; of each
+// kind once. For one rank of several.
+class StepWarnings {
+ public:
+  explicit StepWarnings(NonFinite non_finite) : non_finite_(non_finite) {}
+
+  // Logs what is due. `ledger` has the steps whose sums have arrived, `steps_before` is the number
+  // of steps that the training had before them.
+  void look(const ControlLedger& ledger, std::uint64_t steps_before);
+
+ private:
+  void look_for_ranks_without_data(const ControlLedger& ledger, std::uint64_t steps);
+  void look_for_endless_loop(const ControlLedger& ledger);
+  void look_for_bad_metric(const ControlLedger& ledger, std::uint64_t steps);
+
+  NonFinite non_finite_;
+  bool has_told_who_ran_out_ = false;
+  bool has_told_endless_loop_ = false;
+  bool has_told_bad_metric_ = false;
+};
+
+}  // namespace ddp
