@@ -54,7 +54,7 @@ TEST_CASE("README.md: your own trainer", "[docs]") {
     for (int step = 0; step < steps; ++step) {
       const double factor = ddp.begin_step({.samples = n});  // n: what this rank has, 0 is allowed
       for (const std::size_t i : {1, 0}) {                   // in the order of your backward pass
-        write_gradient(i, factor, ddp.gradient(i));          // of factor * mean loss
+        write_gradient(i, factor, ddp.gradient(i));          // of factor * mean loss; overwrites
         ddp.mark_ready(i, stream);                           // its bucket is reduced from now on
       }
       ddp.wait(stream);                                  // gradients are the global mean

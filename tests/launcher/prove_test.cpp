@@ -248,6 +248,15 @@ TEST_CASE("mistakes are found and explained", "[prove]") {
   check_found("rate", "step 2: parameter ");
 }
 
+// Rank 0 alone may train as one rank does.
+TEST_CASE("ranks that do not train the same model fail their run", "[prove]") {
+  const Result result = prove_worker("rate of a rank");
+  CHECK(result.exit_code == 3);
+  CHECK_THAT(result.err,
+             Contains("replicas have diverged: step 2: parameter 'weight' of rank 1 (") &&
+                 Contains("ddp-prove: the run with 2 ranks ended with exit code 3"));
+}
+
 TEST_CASE("a run that fails, and a program without an engine", "[prove]") {
   const Result failed = prove({"1,2", "sh", "-c", "exit 5"});
   CHECK(failed.exit_code == 5);

@@ -52,7 +52,8 @@ void train(const std::string& mistake) {
   const int own = mistake == "same data" ? 0 : group->rank();
   const int batch = mistake == "batch of a rank" ? kBatch * ranks : kBatch;
   const double seed = mistake == "seed" ? ranks : 1;
-  const double rate = mistake == "rate" ? 0.1 * ranks : 0.1;
+  const bool is_odd = mistake == "rate of a rank" && group->rank() == 1;
+  const double rate = mistake == "rate" ? 0.1 * ranks : is_odd ? 0.2 : 0.1;
   Model model{{0.1 * seed, 0.2, 0.3, 0.4}, {0.5}};
   ddp::DistributedDataParallel ddp(
       group,

@@ -25,9 +25,10 @@ namespace ddp {
 // Under ddp-launch, a job that was asked to stop and ends with 0 on all ranks has the exit code
 // 143, whether the launcher got the signal or one of its workers, and it is not started again.
 //
-// Without a SignalGuard the library handles no signal. Only one may exist at a time, otherwise
-// std::logic_error. Its destructor restores the previous handlers. SIGINT stays ignored if it was,
-// as in a shell script's background jobs.
+// Make it after init_process_group, which would otherwise go on waiting for the other ranks when it
+// should stop. Without a SignalGuard the library handles no signal. Only one may exist at a time,
+// otherwise std::logic_error. Its destructor restores the previous handlers. SIGINT stays ignored
+// if it was, as in a shell script's background jobs.
 class SignalGuard {
  public:
   SignalGuard();
