@@ -149,14 +149,18 @@ void backward(const Model& model, Batch& batch, ddp::DistributedDataParallel& dd
   ddp.mark_ready(kWeight1);
 }
 
-void train_step(Model& model, Batch& batch, ddp::DistributedDataParallel& ddp) {
+// `order`: the fingerprint of the plan, by which the engine knows that all ranks have the same one.
+void train_step(Model& model, Batch& batch, std::uint32_t order,
+                ddp::DistributedDataParallel& ddp) {
   const auto n = static_cast<double>(batch.labels.size());
-  const double factor = ddp.begin_step({.samples = n});  // so that unequal batches weigh right
+  // The factor makes unequal batches weigh right.
+  const double factor = ddp.begin_step({.samples = n, .plan_fingerprint = order});
   forward(model, batch);
   const Score score = softmax_cross_entropy(batch, static_cast<float>(factor / n));
   ddp.record_metric(0, score.loss / n, n);
   backward(model, batch, ddp);
   ddp.wait();  // from here on gradients are the mean over the global batch
+  if (!ddp.should_step()) return;
   for (std::size_t i = 0; i < model.values.size(); ++i) {
     const auto gradient = ddp.gradient(i).as<float>();
     std::vector<float>& value = model.values[i];
@@ -196,9 +200,10 @@ void run() {
       group, model.parameters(),
       {.nominal_samples = static_cast<double>(kGlobalBatch) / group->world_size()});
   const ddp::EpochPlan plan = plan_of(train_set, *group, true);
+  const std::uint32_t order = plan.fingerprint();
   for (std::int64_t step = 0; step < plan.steps(); ++step) {
     Batch batch(train_set, plan.batch(step));
-    train_step(model, batch, ddp);
+    train_step(model, batch, order, ddp);
     if (group->rank() == 0 && ((step + 1) % 100 == 0 || step + 1 == plan.steps())) {
       std::printf("step %lld of %lld: loss %.6f\n", static_cast<long long>(step + 1),
                   static_cast<long long>(plan.steps()), ddp.summary().metrics[0].mean());

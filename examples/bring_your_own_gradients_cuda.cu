@@ -145,7 +145,10 @@ class Trainer {
              {.nominal_samples = static_cast<double>(kGlobalBatch) / group_->world_size(),
               .fold_scale = true}) {}
 
-  void train_step(const ddp::Dataset& dataset, const std::vector<std::int64_t>& indices);
+  // `order`: the fingerprint of the plan, by which the engine knows that all ranks have the same
+  // one.
+  void train_step(const ddp::Dataset& dataset, const std::vector<std::int64_t>& indices,
+                  std::uint32_t order);
   // Returns how many of these samples are predicted correctly.
   double count_correct(const ddp::Dataset& dataset, const std::vector<std::int64_t>& indices);
   // The mean loss of the last step over all ranks; waits for it.
@@ -229,9 +232,10 @@ void Trainer::backward(int rows) {
   ddp_.mark_ready(kWeight1, stream_.get());
 }
 
-void Trainer::train_step(const ddp::Dataset& dataset, const std::vector<std::int64_t>& indices) {
+void Trainer::train_step(const ddp::Dataset& dataset, const std::vector<std::int64_t>& indices,
+                         std::uint32_t order) {
   const auto n = static_cast<double>(indices.size());
-  const double factor = ddp_.begin_step({.samples = n});
+  const double factor = ddp_.begin_step({.samples = n, .plan_fingerprint = order});
   if (n > 0) {  // a rank without samples only takes part in the sum
     const int rows = load(dataset, indices);
     forward(rows, static_cast<float>(factor));
@@ -240,6 +244,7 @@ void Trainer::train_step(const ddp::Dataset& dataset, const std::vector<std::int
     backward(rows);
   }
   ddp_.wait(stream_.get());
+  if (!ddp_.should_step()) return;
   for (std::size_t i = 0; i < kCounts.size(); ++i) {
     sgd<<<blocks(kCounts[i]), kThreads, 0, stream_.get()>>>(value(i), gradient(i), kCounts[i],
                                                             ddp_.gradient_scale());
@@ -273,8 +278,9 @@ void run() {
   const auto test_set = ddp::load_fashion_mnist(ddp::DataSplit::kTest);
   Trainer trainer(group);
   const ddp::EpochPlan plan = plan_of(train_set, *group, true);
+  const std::uint32_t order = plan.fingerprint();
   for (std::int64_t step = 0; step < plan.steps(); ++step) {
-    trainer.train_step(train_set, plan.batch(step));
+    trainer.train_step(train_set, plan.batch(step), order);
     if (group->rank() == 0 && ((step + 1) % 100 == 0 || step + 1 == plan.steps())) {
       std::printf("step %lld of %lld: loss %.6f\n", static_cast<long long>(step + 1),
                   static_cast<long long>(plan.steps()), trainer.mean_loss());

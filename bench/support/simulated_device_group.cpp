@@ -40,9 +40,10 @@ class SimulatedDeviceGroup final : public ProcessGroup {
 
  protected:
   void do_abort(std::string_view reason) override {
-    throw PeerError("[simulated] aborted: " + std::string(reason));
+    aborted_ = "[simulated] aborted: " + std::string(reason);
   }
   std::uint64_t submit(std::span<const Collective> operations) override {
+    if (!aborted_.empty()) throw PeerError(aborted_);
     for (const Collective& each : operations) run(each);
     return operations_.next() - 1;
   }
@@ -113,6 +114,7 @@ class SimulatedDeviceGroup final : public ProcessGroup {
   cu::Event handover_;
   Allocation addend_;  // used on the side stream
   EventRing operations_;
+  std::string aborted_;
   std::optional<OperationTimer> timer_;
 };
 

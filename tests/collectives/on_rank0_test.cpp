@@ -127,6 +127,20 @@ class SilentStore final : public StoreOfRank0 {
   bool is_back_ = false;
 };
 
+// Cannot take the result.
+class FullStore final : public test::ForwardingStore {
+ public:
+  using ForwardingStore::ForwardingStore;
+
+  void set(std::string_view key, std::string_view value) override {
+    if (key.ends_with("on_rank0_0/result")) throw NetworkError("the peer closed the connection");
+    store()->set(key, value);
+  }
+  std::shared_ptr<Store> clone(Timeout timeout) const override {
+    return std::make_shared<FullStore>(store()->clone(timeout));
+  }
+};
+
 // Runs fn(group) on two ranks. Rank 1 sees their store through a StoreOfRank1, which takes `leader`
 // for rank 0.
 template <class StoreOfRank1>
@@ -237,6 +251,29 @@ TEST_CASE("an exception on rank 0 is thrown on all ranks", "[on_rank0]") {
     const std::string expected =
         group.rank() == 0 ? "no such file" : "[on_rank0] rank 0 failed: no such file";
     expect(text == expected, expected + ", not " + text);
+  });
+}
+
+TEST_CASE("rank 0 throws its own exception although the store was lost, too", "[on_rank0]") {
+  const auto store = std::make_shared<HashStore>();
+  test::run_ranks(2, [&](int rank) {
+    const auto own = rank == 0 ? std::make_shared<FullStore>(store) : std::shared_ptr<Store>(store);
+    const auto group = init_process_group({.backend = Backend::kShm,
+                                           .device = DeviceChoice::kCpu,
+                                           .rank = rank,
+                                           .world_size = 2,
+                                           .store = own,
+                                           .ranks_are_threads = true});
+    const auto fails = [] { throw std::invalid_argument("no such file"); };
+    const std::string text = error_of([&] {
+      try {
+        on_rank0(*group, fails, kQuick);
+      } catch (const std::invalid_argument&) {
+        group->abort("no such file");
+        throw;
+      }
+    });
+    expect(text.find("no such file") != std::string::npos, text);
   });
 }
 

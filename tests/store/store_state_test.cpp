@@ -58,4 +58,17 @@ TEST_CASE("an element wakes the first client that waits for nothing else", "[sto
     store.state.forget(2);
     CHECK(store.answered == std::vector<Client>{2, 3});
   }
+  SECTION("no other client is woken if that one has taken the element, or a stranger goes") {
+    store.request(8, Opcode::kWait, {"/elsewhere"});
+    store.state.forget(8);
+    CHECK(store.answered == std::vector<Client>{2});
+    store.request(9, Opcode::kQueuePush, {"/queue"}, {"element"});
+    CHECK(store.answered == std::vector<Client>{2, 3});
+    store.request(4, Opcode::kWait, {"/later"});
+    store.request(2, Opcode::kQueuePop, {"/queue"});
+    store.answered.clear();
+    store.request(5, Opcode::kWait, {"/queue", "/later"});
+    store.state.forget(2);
+    CHECK(store.answered.empty());
+  }
 }

@@ -74,8 +74,14 @@ void lead(ProcessGroup& group, const std::function<void()>& fn, Timeout period) 
       serialize(identify_self(group.state().config.job_rank(0), group.device()));
   meet(*group.state().meetings, "on_rank0", [&] { store.set("who", who); });
   std::exception_ptr error;
-  store.set(kResult, run(store, fn, period, error));
-  if (!let_all_read(store, group.rank(), group.world_size())) warn_of_absence(group);
+  const std::string result = run(store, fn, period, error);
+  try {
+    store.set(kResult, result);
+    if (!let_all_read(store, group.rank(), group.world_size())) warn_of_absence(group);
+  } catch (const Error& lost) {
+    if (!error) throw;
+    logging::warning("[on_rank0] the other ranks cannot be told that it failed: " + describe(lost));
+  }
   if (error) std::rethrow_exception(error);
 }
 

@@ -3,16 +3,22 @@
 
 #include <atomic>
 #include <mutex>
+#include <string>
+#include <thread>
 #include <utility>
 
 #include "ddp/base/error.h"
+#include "ddp/base/time.h"
 #include "ddp/buffer_ops/buffer_ops.h"
 #include "ddp/collectives/collective.h"
+#include "ddp/collectives/group_config.h"
 #include "ddp/collectives/start/group_start.h"
 #include "ddp/cuda/cuda.h"
 
 namespace ddp {
 namespace {
+
+constexpr auto kPollInterval = std::chrono::microseconds(20);
 
 class SingleProcessGroup final : public ProcessGroup {
  public:
@@ -46,9 +52,19 @@ class SingleProcessGroup final : public ProcessGroup {
     if (device().is_cuda() && sequence_ > 0) done_.make_wait(consumer);
   }
 
-  void wait_host(std::uint64_t, Timeout) override {
+  void wait_host(std::uint64_t sequence, Timeout timeout) override {
     check_not_aborted();
-    if (device().is_cuda() && sequence_ > 0) done_.synchronize();
+    if (!device().is_cuda() || sequence_ == 0) return;
+    if (timeout >= kLongestTimeout) return done_.synchronize();
+    const Deadline deadline = Deadline::after(timeout);
+    while (!done_.done()) {
+      if (deadline.passed()) {
+        throw TimeoutError("[self] wait for operation #" + std::to_string(sequence) +
+                           ": not finished after " + std::to_string(timeout.count()) + " ms");
+      }
+      std::this_thread::sleep_for(kPollInterval);
+      check_not_aborted();
+    }
   }
 
   // Operations take no time here, so none is recorded.

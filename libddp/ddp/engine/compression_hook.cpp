@@ -17,7 +17,7 @@ class CompressionHook final : public GradientHook {
       if (is_compressed(bucket.dtype)) elements += padded(bucket.count);
     }
     memory_ = group.allocate(elements * size_of(wire_type));
-    if (wire_type == DType::kFloat16) terms_ = group.world_size();
+    if (wire_type == DType::kFloat16) divisor_ = group.world_size();
   }
 
   std::string name() const override { return "compress_to_" + std::string(to_string(wire_type_)); }
@@ -25,7 +25,7 @@ class CompressionHook final : public GradientHook {
   Work launch(const GradientBucket& bucket, Stream producer) override {
     Buffer operand = bucket.gradients;
     if (is_compressed(operand.dtype)) {
-      if (terms_ > 1) scale(operand, 1 / terms_, producer);
+      if (divisor_ > 1) scale(operand, 1 / divisor_, producer);
       operand = wire(bucket);
       cast(bucket.gradients, operand, producer);
     }
@@ -36,7 +36,7 @@ class CompressionHook final : public GradientHook {
     works_[bucket.index].wait(consumer);
     if (!is_compressed(bucket.gradients.dtype)) return;
     cast(wire(bucket), bucket.gradients, consumer);
-    if (terms_ > 1) scale(bucket.gradients, terms_, consumer);
+    if (divisor_ > 1) scale(bucket.gradients, divisor_, consumer);
   }
 
  private:
@@ -57,7 +57,7 @@ class CompressionHook final : public GradientHook {
   std::vector<Work> works_;           // by bucket
   std::vector<std::size_t> offsets_;  // where each bucket begins in memory_, in elements
   Allocation memory_;
-  double terms_ = 1;  // gradients travel divided by it
+  double divisor_ = 1;  // gradients travel divided by it
 };
 
 }  // namespace

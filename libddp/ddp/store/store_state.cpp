@@ -68,7 +68,11 @@ void StoreState::forget(ClientId client) {
   std::erase_if(waits_by_key_, [](const auto& entry) { return entry.second.empty(); });
   for (auto& [key, clients] : barriers_) std::erase(clients, client);
   std::erase_if(barriers_, [](const auto& entry) { return entry.second.empty(); });
-  for (const auto& [key, queue] : queues_) wake_one(key);
+  const auto woken = woken_.extract(client);
+  if (woken.empty()) return;
+  for (const std::string& key : woken.mapped()) {
+    if (queues_.contains(key)) wake_one(key);
+  }
 }
 
 void StoreState::set(std::string_view key, std::string_view value) {
@@ -142,6 +146,10 @@ void StoreState::queue_push(std::string_view key, std::string_view value) {
 
 void StoreState::queue_pop(ClientId client, std::string_view key) {
   reply_integer(client, queue_length(key));
+  if (const auto woken = woken_.find(client); woken != woken_.end()) {
+    std::erase(woken->second, key);
+    if (woken->second.empty()) woken_.erase(woken);
+  }
   const auto found = queues_.find(key);
   if (found == queues_.end()) return;
   reply_bytes(client, found->second.front());
@@ -215,18 +223,23 @@ void StoreState::count_down(WaitId id) {
 
 void StoreState::end_wait(WaitId id) {
   const ClientId client = waits_.at(id).client;
+  for (const auto& [key, queue] : queues_) {
+    if (awaits(id, key)) woken_[client].push_back(key);
+  }
   waits_.erase(id);
   reply_integer(client, wire::kStopWaiting);
 }
 
+// Whether the key, which may have come since, did not exist when the wait began.
+bool StoreState::awaits(WaitId id, std::string_view key) const {
+  const auto found = waits_by_key_.find(key);
+  return found != waits_by_key_.end() && std::ranges::count(found->second, id) > 0;
+}
+
 // How many keys of the wait exist as queues, although they did not when it began.
 std::size_t StoreState::queues_awaited_by(WaitId id) const {
-  std::ptrdiff_t keys = 0;
-  for (const auto& [key, queue] : queues_) {
-    const auto found = waits_by_key_.find(key);
-    if (found != waits_by_key_.end()) keys += std::ranges::count(found->second, id);
-  }
-  return static_cast<std::size_t>(keys);
+  return static_cast<std::size_t>(
+      std::ranges::count_if(queues_, [&](const auto& entry) { return awaits(id, entry.first); }));
 }
 
 template <class T>

@@ -28,7 +28,8 @@ class StoreState {
   // Throws NetworkError if the request cannot be served; the client should then be dropped.
   void handle(ClientId client, const wire::Request& request);
 
-  // Drops the waits of a client that is gone. An element that it was woken for is for another one.
+  // Drops the waits of a client that is gone, or has cancelled them. An element that it was woken
+  // for is for another one.
   void forget(ClientId client);
 
  private:
@@ -57,6 +58,7 @@ class StoreState {
   void wake_one(std::string_view key);
   void count_down(WaitId id);
   void end_wait(WaitId id);
+  [[nodiscard]] bool awaits(WaitId id, std::string_view key) const;
   [[nodiscard]] std::size_t queues_awaited_by(WaitId id) const;
   template <class T>
   void reply_integer(ClientId client, T value);
@@ -68,6 +70,8 @@ class StoreState {
   std::map<std::string, std::vector<WaitId>, std::less<>> waits_by_key_;
   std::map<std::string, std::vector<ClientId>, std::less<>> barriers_;
   std::unordered_map<WaitId, Wait> waits_;
+  // By client: queues for whose element it was woken, and from which it has taken none since.
+  std::unordered_map<ClientId, std::vector<std::string>> woken_;
   WaitId next_wait_ = 0;
   std::string scratch_;
 };

@@ -242,8 +242,10 @@ class TcpServer::Impl {
     throw NetworkError("it does not read its replies");
   }
 
+  // Dropping a client may end another one's wait, and so add to pending_.
   void flush_replies() {
-    for (const ClientId id : pending_) {
+    for (std::size_t i = 0; i < pending_.size(); ++i) {
+      const ClientId id = pending_[i];
       const auto found = connections_.find(id);
       if (found == connections_.end()) continue;
       try {

@@ -74,10 +74,11 @@ class PeerRoll {
   int rank_;
   int world_size_;
   GroupNames names_;
-  StoreList leavers_;                  // their numbers
-  StoreList neighbours_;               // of this host: their numbers and identities
-  std::vector<int> known_leavers_;     // for lost(), as are
-  std::vector<Neighbour> known_here_;  // the others of this host
+  StoreList leavers_;     // their numbers
+  StoreList neighbours_;  // of this host: their numbers and identities
+  // What lost() has read so far:
+  std::vector<int> known_leavers_;
+  std::vector<Neighbour> known_here_;  // other ranks of this host
 };
 
 }  // namespace ddp

@@ -82,7 +82,7 @@ std::string condition(const Hang& hang, const Witness& culprit) {
   return "has not joined " + operation;
 }
 
-// What a rank was seen at may be a second old, and so some steps behind.
+// A rank's last known position may be a second old, and so some steps behind.
 std::string in_step(const Hang& hang) {
   return hang.step == 0 ? "" : fmt::format(" in step {}", hang.step);
 }

@@ -39,8 +39,8 @@ bool has_result(const Collective& operation, int rank) {
 }
 
 // For a rank whose own operand the others cannot reach, while other ranks' operands can be reached:
-// a copy of the operand goes to the heap, and the result is copied back. Without it the collective
-// would need all ranks at a time, also those that computed on because nobody should need them.
+// a copy of the operand goes to the heap, and the result is copied back. Otherwise ranks that have
+// already gone on to compute would have to come back and copy their parts.
 class Guest {
  public:
   Guest(Board& board, Heap& heap, const Collective& operation)

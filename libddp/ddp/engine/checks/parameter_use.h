@@ -17,7 +17,8 @@ class ParameterUse {
   // The number of elements that the marks take: one for each parameter, and one for ParameterUse.
   static constexpr std::size_t elements(std::size_t parameters) { return parameters + 1; }
 
-  // If the use `is_static`, the marks are exchanged only until every rank has learned its own.
+  // With `is_static`, every step uses the same parameters, and the marks are exchanged only until
+  // every rank has learned its own.
   ParameterUse(ProcessGroup& group, const Reducer& reducer, bool is_static);
 
   // Call before the last bucket is launched. Writes this rank's marks, as the reducer knows them,

@@ -16,11 +16,12 @@ namespace {
 
 void check(const Shape& x, const Shape& weight, const std::optional<Variable>& bias,
            const ConvTranspose2dOptions& options) {
-  const bool has_matching_bias = !bias || bias->shape() == Shape{weight[1] * options.groups};
+  const bool are_images = x.rank() == 4 && weight.rank() == 4;
+  const bool has_matching_bias =
+      !bias || (are_images && bias->shape() == Shape{weight[1] * options.groups});
   const bool has_small_output_padding = options.output_padding.height < options.stride.height &&
                                         options.output_padding.width < options.stride.width;
-  if (x.rank() == 4 && weight.rank() == 4 && x[1] == weight[0] && has_matching_bias &&
-      has_small_output_padding) {
+  if (are_images && x[1] == weight[0] && has_matching_bias && has_small_output_padding) {
     return;
   }
   throw std::invalid_argument(
