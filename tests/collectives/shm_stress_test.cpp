@@ -166,7 +166,7 @@ class Rank {
       case Kind::kAllReduce:
         return group_.all_reduce(input, call.op);
       case Kind::kReduce:
-        return group_.reduce(input, call.op, call.root);
+        return group_.reduce(input, call.root, call.op);
       case Kind::kBroadcast:
         return group_.broadcast(input, call.root);
       case Kind::kAllGather:

@@ -271,7 +271,7 @@ TEST_CASE("some ranks may have their operands in memory of their own", "[shm]") 
       group.all_reduce(floats.buffer()).wait();
       expect(floats.are_all(6), "all_reduce");
       floats.fill(group.rank() + 1);
-      group.reduce(floats.buffer(), ReduceOp::kMax, 1).wait();
+      group.reduce(floats.buffer(), 1, ReduceOp::kMax).wait();
       expect(floats.are_all(group.rank() == 1 ? 3.0F : static_cast<float>(group.rank() + 1)),
              "reduce");
       floats.fill(group.rank() + 1);

@@ -61,6 +61,39 @@ TEST_CASE("two engines on one group must be used in the same order on all ranks"
   }
 }
 
+// Ranks 1 and 3 of the job are ranks 0 and 1 of this group.
+TEST_CASE("an engine names ranks by their numbers in the job, also in a part of it", "[engine]") {
+  const auto errors_of_part = [](const auto& go_wrong) {
+    std::vector<std::string> errors(4);
+    test::run_groups(Backend::kShm, 4, [&](ProcessGroup& job) {
+      const auto part = job.split(job.rank() % 2, 0);
+      const auto rank = static_cast<std::size_t>(job.rank());
+      errors[rank] = error_of([&] {
+        Trainee trainee(*part, {.non_finite = NonFinite::kStop, .scan_gradients = true});
+        go_wrong(trainee, job.rank());
+      });
+    });
+    CHECK(errors[0].empty());
+    CHECK(errors[2].empty());
+    CHECK_FALSE(errors[3].empty());
+    return errors[1];
+  };
+  CHECK_THAT(errors_of_part([](Trainee& trainee, int rank) {
+               trainee.step(1);
+               trainee.step(1, {.epoch = rank == 3 ? 1 : 0});
+             }),
+             Catch::Contains("rank 1 in epoch 0, rank 3 in epoch 1"));
+  CHECK_THAT(errors_of_part([](Trainee& trainee, int rank) { trainee.step(rank == 3 ? kNan : 1); }),
+             Catch::Contains("it came from rank 3 ("));
+  CHECK_THAT(errors_of_part([](Trainee& trainee, int rank) {
+               for (int step = 0; step < 4; ++step) {
+                 trainee.model.values[1][3] += rank == 3 ? 1 : 0;
+                 trainee.step(1);
+               }
+             }),
+             Catch::Contains("of rank 3 (") && Catch::Contains("from that of rank 1 ("));
+}
+
 TEST_CASE("ranks with 5 and 9 batches take 9 steps together", "[engine][uneven]") {
   for (const int world_size : {2, 3}) {
     run_on_all_backends(world_size, [](ProcessGroup& group) {

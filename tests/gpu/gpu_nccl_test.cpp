@@ -166,7 +166,7 @@ TEST_CASE("every collective runs, even without elements", "[gpu][nccl]") {
       share.fill(group.rank() + 1, stream);
       group.broadcast(share.buffer(), 0, stream).wait(stream);
       expect(share.all_equal(1, stream), "broadcast");
-      group.reduce(share.buffer(), ReduceOp::kAverage, 0, stream).wait(stream);
+      group.reduce(share.buffer(), 0, ReduceOp::kAverage, stream).wait(stream);
       expect(share.all_equal(1, stream), "reduce");
       group.barrier(stream).wait_host(30s);
     }

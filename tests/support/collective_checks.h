@@ -121,7 +121,7 @@ inline void check_reductions(ProcessGroup& group, DType dtype, std::size_t count
   Values all = filled(group, dtype, count);
   group.all_reduce(all.buffer(), op).wait();
   Values rooted = filled(group, dtype, count);
-  group.reduce(rooted.buffer(), op, root).wait();
+  group.reduce(rooted.buffer(), root, op).wait();
   Values input = filled(group, dtype, count * ranks);
   Values share(dtype, count, group.device());
   group.reduce_scatter(input.buffer(), share.buffer(), op).wait();

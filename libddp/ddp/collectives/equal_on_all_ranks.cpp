@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "ddp/base/error.h"
-#include "ddp/base/rank_list.h"
 #include "ddp/buffer_ops/buffer_ops.h"
+#include "ddp/collectives/group_state.h"
 #include "ddp/collectives/host_collectives.h"
 #include "ddp/collectives/start/field_lines.h"
 
@@ -62,7 +62,7 @@ std::vector<int> ranks_with(std::int64_t hash, const std::vector<std::int64_t>& 
 // "differ in lr: rank 0 has 0.1, rank 2 has 0.2"; the names are included if they differ, or if one
 // rank has more values.
 std::string difference(const std::vector<NamedValue>& first, const std::vector<NamedValue>& other,
-                       const std::vector<int>& others) {
+                       const std::vector<int>& others, const GroupNames& names) {
   std::size_t i = 0;
   const auto has = [&i](const std::vector<NamedValue>& values) { return i < values.size(); };
   while (has(first) && has(other) && first[i].name == other[i].name &&
@@ -74,8 +74,9 @@ std::string difference(const std::vector<NamedValue>& first, const std::vector<N
     if (!has(values)) return std::string("nothing");
     return same_name ? values[i].value : values[i].name + " " + values[i].value;
   };
-  return "differ" + (same_name ? " in " + first[i].name : "") + ": rank 0 has " + text(first) +
-         ", " + rank_list(others) + (others.size() == 1 ? " has " : " have ") + text(other);
+  return "differ" + (same_name ? " in " + first[i].name : "") + ": " + names.rank(0) + " has " +
+         text(first) + ", " + names.ranks(others) + (others.size() == 1 ? " has " : " have ") +
+         text(other);
 }
 
 }  // namespace
@@ -90,7 +91,8 @@ void check_equal_on_all_ranks(ProcessGroup& group, std::string_view what,
   const std::vector<int> others = ranks_with(*odd, hashes);
   const std::vector<NamedValue> first = parse(broadcast_text(group, own, 0));
   const std::vector<NamedValue> other = parse(broadcast_text(group, own, others[0]));
-  throw MismatchError(std::string(what) + " " + difference(first, other, others));
+  throw MismatchError(std::string(what) + " " +
+                      difference(first, other, others, group.state().names));
 }
 
 }  // namespace ddp

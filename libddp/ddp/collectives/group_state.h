@@ -11,6 +11,7 @@
 #include "ddp/base/time.h"
 #include "ddp/collectives/collective.h"
 #include "ddp/collectives/group_config.h"
+#include "ddp/collectives/group_names.h"
 
 namespace ddp {
 
@@ -20,13 +21,14 @@ struct GroupState {
   explicit GroupState(GroupConfig group_config);
 
   GroupConfig config;
+  GroupNames names;                          // of its ranks, in messages
   std::shared_ptr<FlightRecorder> recorder;  // the last operations; for any thread
   std::shared_ptr<FlightRecorder> meetings;  // the submitting thread's waits in the store: meet()
   HomeProcess process;                       // in which the group was made
   std::atomic<std::uint64_t> submitted = 0;  // sequence of the last operation; for any thread
   std::vector<Collective> batch;             // operations of the open batch
   bool is_in_batch = false;
-  int names = 0;             // that fresh_name() has given
+  int fresh_names = 0;       // that fresh_name() has given
   std::uint8_t issuers = 0;  // that new_issuer() has given
 
   // Of operations submitted from now on; see group_scopes.h.

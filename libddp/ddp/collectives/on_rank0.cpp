@@ -12,7 +12,6 @@
 #include "ddp/base/life_sign.h"
 #include "ddp/base/log.h"
 #include "ddp/base/periodic_thread.h"
-#include "ddp/collectives/group_names.h"
 #include "ddp/collectives/group_scopes.h"
 #include "ddp/collectives/hang/flight_recorder.h"
 #include "ddp/collectives/start/let_all_read.h"
@@ -30,8 +29,6 @@ constexpr const char* kHasEnded = " has ended";
 constexpr int kLeader[] = {0};
 constexpr Timeout kEndingGrace{1000};
 constexpr Timeout kPause{5};
-
-GroupNames names_in(ProcessGroup& group) { return GroupNames(group.state().config); }
 
 // Returns the result, which the others will read.
 std::string run(Store& store, const std::function<void()>& fn, Timeout period,
@@ -60,7 +57,8 @@ PrefixStore open_store(ProcessGroup& group) {
 
 // They may only be late. But if rank 0 alone calls on_rank0, nothing else tells.
 void warn_of_absence(ProcessGroup& group) {
-  logging::warning("[on_rank0] no other rank has come to this call of " + names_in(group).rank(0) +
+  logging::warning("[on_rank0] no other rank has come to this call of " +
+                   group.state().names.rank(0) +
                    " yet: all ranks must make it, and only rank 0 runs the function");
 }
 
@@ -105,7 +103,7 @@ std::string await_leader(ProcessGroup& group, Store& store, Timeout period) {
     } catch (const TimeoutError&) {
       group.check_on(kLeader, [&] { return store.wait_for("who", period); });
       if (!deadline.passed()) continue;
-      throw TimeoutError("[on_rank0] " + names_in(group).rank(0) +
+      throw TimeoutError("[on_rank0] " + group.state().names.rank(0) +
                          " has not called on_rank0 within " +
                          std::to_string(group.timeout().count()) + " ms");
     }
@@ -130,7 +128,7 @@ void check_same_call(ProcessGroup& group, Store& store) {
   const std::string own = collectives_of(group);
   const std::string leaders = store.find("collectives").value_or("");
   if (own.empty() || leaders.empty() || leaders == own) return;
-  const GroupNames names = names_in(group);
+  const GroupNames& names = group.state().names;
   const std::string text =
       "[on_rank0] " + names.rank(0) + " called on_rank0 after " + leaders +
       " collectives of the group, but " + names.rank(group.rank()) + " after " + own +
@@ -216,7 +214,7 @@ void on_rank0(ProcessGroup& group, const std::function<void()>& fn, const OnRank
   const WaitTimer timer;
   const std::string result = follow(group, store, options);
   let_all_read(store, group.rank(), group.world_size());
-  if (!result.empty()) throw PeerError("[on_rank0] " + names_in(group).rank(0) + " " + result);
+  if (!result.empty()) throw PeerError("[on_rank0] " + group.state().names.rank(0) + " " + result);
 }
 
 }  // namespace ddp

@@ -140,7 +140,7 @@ Work ProcessGroup::broadcast(const Buffer& buffer, int root, Stream producer) {
   return run({CollectiveKind::kBroadcast, buffer, buffer, ReduceOp::kSum, root}, producer);
 }
 
-Work ProcessGroup::reduce(const Buffer& buffer, ReduceOp op, int root, Stream producer) {
+Work ProcessGroup::reduce(const Buffer& buffer, int root, ReduceOp op, Stream producer) {
   return run({CollectiveKind::kReduce, buffer, buffer, op, root}, producer);
 }
 
@@ -179,7 +179,7 @@ Work ProcessGroup::barrier(Stream producer) {
 }
 
 std::string ProcessGroup::fresh_name(const std::string& purpose) {
-  return purpose + std::to_string(state_->names++);
+  return purpose + std::to_string(state_->fresh_names++);
 }
 
 ScopedTimeout::ScopedTimeout(ProcessGroup& group, Timeout timeout)

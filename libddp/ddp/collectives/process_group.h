@@ -87,7 +87,7 @@ class ProcessGroup : public std::enable_shared_from_this<ProcessGroup> {
   // In place: every rank ends with the root's elements.
   Work broadcast(const Buffer& buffer, int root, Stream producer = {});
   // In place on the root; the others' buffers are only read.
-  Work reduce(const Buffer& buffer, ReduceOp op, int root, Stream producer = {});
+  Work reduce(const Buffer& buffer, int root, ReduceOp op = ReduceOp::kSum, Stream producer = {});
   // output[r * n .. ] = rank r's input of n elements; output.count == n * world_size. Here and in
   // the following collectives, input and output must not overlap, except that a rank's own share of
   // n elements may lie at its place in the n * world_size elements.

@@ -31,8 +31,9 @@ Difference find_difference(const ControlFields& sums, const Counts& counts, cons
 
 // "rank 0 made 4, rank 2 made 3", where `describe` gives what follows the rank.
 template <typename Describe>
-std::string to_string(const Difference& difference, const Describe& describe) {
-  const auto name = [&](int rank) { return "rank " + std::to_string(rank) + " " + describe(rank); };
+std::string to_string(const Difference& difference, const GroupNames& names,
+                      const Describe& describe) {
+  const auto name = [&](int rank) { return names.rank(rank) + " " + describe(rank); };
   std::string text = name(difference.first);
   const std::size_t named = std::min<std::size_t>(difference.others.size(), kMaxNamed);
   for (std::size_t i = 0; i < named; ++i) text += ", " + name(difference.others[i]);
@@ -44,35 +45,35 @@ std::string to_string(const Difference& difference, const Describe& describe) {
 
 constexpr auto kAllRanks = [](int) { return true; };
 
-std::string find_pass_mismatch(const ControlFields& sums) {
+std::string find_pass_mismatch(const ControlFields& sums, const GroupNames& names) {
   const Difference difference =
       find_difference(sums, kAllRanks, [&](int rank) { return sums.passes(rank); });
   if (difference.others.empty()) return {};
-  return "ranks differ in the backward passes of a step: " + to_string(difference, [&](int rank) {
-           return "made " + std::to_string(sums.passes(rank));
-         });
+  return "ranks differ in the backward passes of a step: " +
+         to_string(difference, names,
+                   [&](int rank) { return "made " + std::to_string(sums.passes(rank)); });
 }
 
-std::string find_epoch_mismatch(const ControlFields& sums) {
+std::string find_epoch_mismatch(const ControlFields& sums, const GroupNames& names) {
   const Difference difference = find_difference(
       sums, [&](int rank) { return sums.is_active(rank); },
       [&](int rank) { return sums.epoch(rank); });
   if (difference.others.empty()) return {};
   return "ranks are in different epochs of their data, whose samples overlap: " +
-         to_string(difference,
+         to_string(difference, names,
                    [&](int rank) { return "in epoch " + std::to_string(sums.epoch(rank)); }) +
          " (call set_epoch on all ranks or on none, and let no rank leave an epoch early)";
 }
 
 // A sampler sees only its own rank's options, so the advice names all that may differ.
-std::string find_plan_mismatch(const ControlFields& sums) {
+std::string find_plan_mismatch(const ControlFields& sums, const GroupNames& names) {
   const Difference difference = find_difference(
       sums, [&](int rank) { return sums.is_active(rank) && sums.plan_fingerprint(rank) != 0; },
       [&](int rank) { return sums.plan_fingerprint(rank); });
   if (difference.others.empty()) return {};
   return "ranks read their data in different orders, so that some samples are read twice and "
          "others not at all: " +
-         to_string(difference,
+         to_string(difference, names,
                    [&](int rank) {
                      return fmt::format("has order {:08x}", sums.plan_fingerprint(rank));
                    }) +
@@ -136,10 +137,10 @@ std::size_t checked_vote(std::size_t slot) {
                               std::to_string(kMaxVotes));
 }
 
-std::string find_mismatch(const ControlFields& sums) {
-  std::string mismatch = find_pass_mismatch(sums);
-  if (mismatch.empty()) mismatch = find_epoch_mismatch(sums);
-  return mismatch.empty() ? find_plan_mismatch(sums) : mismatch;
+std::string find_mismatch(const ControlFields& sums, const GroupNames& names) {
+  std::string mismatch = find_pass_mismatch(sums, names);
+  if (mismatch.empty()) mismatch = find_epoch_mismatch(sums, names);
+  return mismatch.empty() ? find_plan_mismatch(sums, names) : mismatch;
 }
 
 bool fingerprints_agree(const ControlFields& sums) {

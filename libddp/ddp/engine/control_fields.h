@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <string>
 
+#include "ddp/collectives/group_names.h"
 #include "ddp/engine/statistics/step_summary.h"
 
 namespace ddp {
@@ -117,7 +118,7 @@ class ControlFields {
 // Describes what is wrong with a step: the ranks made different numbers of backward passes, or
 // active ranks are in different epochs or have different plans. Empty if nothing is wrong. `sums`
 // are sums over all ranks.
-[[nodiscard]] std::string find_mismatch(const ControlFields& sums);
+[[nodiscard]] std::string find_mismatch(const ControlFields& sums, const GroupNames& names);
 
 // Whether all ranks have the same fingerprint of their replicas. `sums` are sums over all ranks.
 [[nodiscard]] bool fingerprints_agree(const ControlFields& sums);

@@ -8,6 +8,7 @@
 
 #include "ddp/base/error.h"
 #include "ddp/buffer_ops/buffer_ops.h"
+#include "ddp/collectives/group_state.h"
 
 namespace ddp {
 
@@ -129,7 +130,7 @@ void ControlVector::count_arrived(Wait wait) {
 
 void ControlVector::count(const Arrival& arrival) {
   const ControlFields sums(arrival.sums, group_.world_size());
-  const std::string mismatch = find_mismatch(sums);
+  const std::string mismatch = find_mismatch(sums, group_.state().names);
   if (!mismatch.empty()) {
     // The sums of a broken group are garbage. In that case this wait throws the group's error.
     work_.wait(to_host_.view());

@@ -61,7 +61,7 @@ DistributedDataParallel::Impl::Impl(std::shared_ptr<ProcessGroup> group,
       factor_(*group_, options_),
       marks_(*group_, reducer_, parameters_, options_.unused),
       outcome_(control_, group_->world_size()),
-      warnings_(options_.non_finite),
+      warnings_(group_->state().names, options_.non_finite),
       accounts_(*group_, reducer_) {
   reducer_.set_labels(add_bucket_labels(group_->recorder(), reducer_.layout(), parameters_));
   make_checks();
@@ -204,6 +204,16 @@ void DistributedDataParallel::Impl::broadcast_buffers(Stream stream) {
   if (replicas_) replicas_->take_buffers(stream);
 }
 
+// Ranks have the numbers that they have in the job.
+StepCosts DistributedDataParallel::Impl::step_costs() {
+  StepCosts costs = accounts_.costs();
+  const auto rename = [&](int& rank) { rank = group_->state().config.job_rank(rank); };
+  rename(costs.stalls.rank);
+  rename(costs.most_often_last.rank);
+  for (Straggler& straggler : costs.stragglers) rename(straggler.rank);
+  return costs;
+}
+
 StepTimes DistributedDataParallel::Impl::times() {
   if (reducer_.recorder() != nullptr) return reducer_.recorder()->times();
   throw std::logic_error("[ddp] times needs DdpOptions::record_times, which is off");
@@ -234,7 +244,7 @@ void DistributedDataParallel::Impl::check_open(const char* call) const {
 }
 
 void DistributedDataParallel::Impl::refuse_unreduced() const {
-  throw std::logic_error("[ddp] rank " + std::to_string(group_->rank()) +
+  throw std::logic_error("[ddp] " + group_->state().names.rank(group_->rank()) +
                          ": the gradients are not reduced; the last backward pass of a step must "
                          "be outside no_sync()");
 }

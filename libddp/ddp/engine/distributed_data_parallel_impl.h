@@ -80,7 +80,7 @@ class DistributedDataParallel::Impl {
 
   StepTimes times();
   Statistics statistics() const;
-  StepCosts step_costs() { return accounts_.costs(); }
+  StepCosts step_costs();
 
   ~Impl();
   Impl(const Impl&) = delete;

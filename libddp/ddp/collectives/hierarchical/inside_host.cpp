@@ -6,7 +6,7 @@
 namespace ddp {
 
 void InsideHost::reduce(const Buffer& data, ReduceOp op) const {
-  if (group_) group_->reduce(data, op, 0).wait();
+  if (group_) group_->reduce(data, 0, op).wait();
 }
 
 void InsideHost::broadcast(const Buffer& data, int from) const {

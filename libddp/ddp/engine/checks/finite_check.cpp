@@ -8,6 +8,7 @@
 #include "ddp/base/error.h"
 #include "ddp/base/log.h"
 #include "ddp/buffer_ops/buffer_ops.h"
+#include "ddp/collectives/group_state.h"
 #include "ddp/collectives/host_collectives.h"
 #include "ddp/cuda/cuda.h"
 
@@ -23,9 +24,9 @@ struct Bad {
 };
 
 // "rank 5 ('wte' and 3 more)".
-std::string describe_bad(std::size_t rank, const Bad& bad, std::span<const Parameter> parameters) {
-  std::string text = "rank " + std::to_string(rank) + " ('" +
-                     parameters[static_cast<std::size_t>(bad.first)].name + "'";
+std::string describe_bad(const std::string& rank, const Bad& bad,
+                         std::span<const Parameter> parameters) {
+  std::string text = rank + " ('" + parameters[static_cast<std::size_t>(bad.first)].name + "'";
   if (bad.count > 1) text += " and " + std::to_string(bad.count - 1) + " more";
   return text + ")";
 }
@@ -112,7 +113,8 @@ std::string FiniteCheck::culprits(Stream stream) {
   for (std::size_t rank = 0; 2 * rank < all.size(); ++rank) {
     const Bad bad{all[2 * rank], all[2 * rank + 1]};
     if (bad.count == 0) continue;
-    text += (text.empty() ? "" : ", ") + describe_bad(rank, bad, parameters_);
+    text += (text.empty() ? "" : ", ") +
+            describe_bad(group_.state().names.rank(static_cast<int>(rank)), bad, parameters_);
   }
   return text;
 }

@@ -3,6 +3,8 @@
 
 #include <stdexcept>
 
+#include "ddp/collectives/group_state.h"
+
 namespace ddp {
 
 void MarkCheck::refuse(std::size_t i, std::uint64_t step) const {
@@ -33,7 +35,7 @@ std::string MarkCheck::missing() const {
 }
 
 void MarkCheck::fail(std::uint64_t step, const std::string& what) const {
-  const std::string text = "[ddp] rank " + std::to_string(group_.rank()) + ", step " +
+  const std::string text = "[ddp] " + group_.state().names.rank(group_.rank()) + ", step " +
                            std::to_string(step) + ": " + what;
   group_.abort(text);
   throw std::logic_error(text);

@@ -9,6 +9,7 @@
 
 #include "ddp/base/error.h"
 #include "ddp/buffer_ops/buffer_ops.h"
+#include "ddp/collectives/group_state.h"
 #include "ddp/collectives/host_collectives.h"
 #include "ddp/cuda/cuda.h"
 
@@ -105,15 +106,18 @@ std::string ReplicaCheck::difference() {
 
 std::string ReplicaCheck::describe(std::size_t i, std::span<const std::uint64_t> by_rank) const {
   const std::uint64_t usual = most_common(by_rank);
+  const GroupNames& names = group_.state().names;
   std::string text = fmt::format("step {}: {} of ", taken_in_, name(i));
-  const char* separator = "rank ";
+  const char* separator = "";
   for (std::size_t rank = 0; rank < by_rank.size(); ++rank) {
     if (by_rank[rank] == usual) continue;
-    text += fmt::format("{}{} (fingerprint {:x})", separator, rank, by_rank[rank]);
-    separator = ", rank ";
+    text += fmt::format("{}{} (fingerprint {:x})", separator, names.rank(static_cast<int>(rank)),
+                        by_rank[rank]);
+    separator = ", ";
   }
-  return text + fmt::format(" differs from that of rank {} ({:x})",
-                            std::ranges::find(by_rank, usual) - by_rank.begin(), usual);
+  const auto reference = std::ranges::find(by_rank, usual) - by_rank.begin();
+  return text + fmt::format(" differs from that of {} ({:x})",
+                            names.rank(static_cast<int>(reference)), usual);
 }
 
 }  // namespace ddp

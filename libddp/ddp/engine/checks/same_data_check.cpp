@@ -7,8 +7,8 @@
 #include <utility>
 #include <vector>
 
-#include "ddp/base/rank_list.h"
 #include "ddp/buffer_ops/buffer_ops.h"
+#include "ddp/collectives/group_state.h"
 
 namespace ddp {
 namespace {
@@ -17,7 +17,8 @@ constexpr std::size_t kMaxElements = 4096;  // enough to tell samples apart
 
 }  // namespace
 
-SameDataCheck::SameDataCheck(ProcessGroup& group) : fingerprint_(group, 1, DType::kInt64) {}
+SameDataCheck::SameDataCheck(ProcessGroup& group)
+    : names_(group.state().names), fingerprint_(group, 1, DType::kInt64) {}
 
 void SameDataCheck::take(const Buffer& bucket, Stream stream) {
   const Buffer part = bucket.slice(0, std::min(bucket.count, kMaxElements));
@@ -50,7 +51,7 @@ std::string SameDataCheck::warning(const ControlLedger& arrived) {
       }
     }
     if (ranks.size() < 2) continue;
-    return "[ddp] " + rank_list(ranks) +
+    return "[ddp] " + names_.ranks(ranks) +
            " had exactly the same gradients in the first two steps: do they read the same samples? "
            "A "
            "sampler needs to be told the rank and the number of ranks";

@@ -7,6 +7,7 @@
 
 #include "ddp/base/buffer.h"
 #include "ddp/base/stream.h"
+#include "ddp/collectives/group_names.h"
 #include "ddp/collectives/process_group.h"
 #include "ddp/engine/control_ledger.h"
 #include "ddp/engine/host_mirror.h"
@@ -45,6 +46,7 @@ class SameDataCheck {
   std::uint64_t own_ = 0;  // of all steps so far
   std::optional<std::uint64_t>
       of_zeros_;  // the fingerprint that gradients have if all of them are 0
+  GroupNames names_;
   HostMirror fingerprint_;
 };
 

@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "ddp/base/log.h"
-#include "ddp/base/rank_list.h"
 
 namespace ddp {
 namespace {
@@ -39,7 +38,7 @@ void StepWarnings::look_for_ranks_without_data(const ControlLedger& ledger, std:
   logging::warning(
       fmt::format("[ddp] {} ran out of data after step {}; the job goes on with empty batches "
                   "there until all ranks have run out",
-                  rank_list(idle), steps - 1));
+                  names_.ranks(idle), steps - 1));
   has_told_who_ran_out_ = true;
 }
 

@@ -2,7 +2,9 @@
 #pragma once
 
 #include <cstdint>
+#include <utility>
 
+#include "ddp/collectives/group_names.h"
 #include "ddp/engine/control_ledger.h"
 #include "ddp/engine/ddp_options.h"
 
@@ -12,7 +14,8 @@ namespace ddp {
 // kind once. For one rank of several.
 class StepWarnings {
  public:
-  explicit StepWarnings(NonFinite non_finite) : non_finite_(non_finite) {}
+  StepWarnings(GroupNames names, NonFinite non_finite)
+      : names_(std::move(names)), non_finite_(non_finite) {}
 
   // Logs what is due. `ledger` has the steps whose sums have arrived, `steps_before` is the number
   // of steps that the training had before them.
@@ -23,6 +26,7 @@ class StepWarnings {
   void look_for_endless_loop(const ControlLedger& ledger);
   void look_for_bad_metric(const ControlLedger& ledger, std::uint64_t steps);
 
+  GroupNames names_;
   NonFinite non_finite_;
   bool has_told_who_ran_out_ = false;
   bool has_told_endless_loop_ = false;
