@@ -39,6 +39,28 @@ TEST_CASE("bad arguments are refused before anything starts", "[collectives]") {
   });
 }
 
+TEST_CASE("operands of different types are refused as that, whatever their sizes",
+          "[collectives]") {
+  run_groups(Backend::kShm, 2, [](ProcessGroup& group) {
+    std::vector<std::int32_t> whole(4);
+    std::vector<float> share(2);
+    std::vector<float> floats(4);
+    const auto refuses = [](const auto& call, const std::string& text) {
+      const std::string error = error_of([&] { (void)call(); });
+      expect(error == text, error);
+    };
+    refuses([&] { return group.all_gather(buffer_of(share), buffer_of(whole)); },
+            "all_gather: the types differ: the input is float32[2] on cpu, the output int32[4] on "
+            "cpu");
+    refuses([&] { return group.reduce_scatter(buffer_of(whole), buffer_of(share)); },
+            "reduce_scatter: the types differ: the input is int32[4] on cpu, the output float32[2] "
+            "on cpu");
+    refuses([&] { return group.all_to_all(buffer_of(floats), buffer_of(whole)); },
+            "all_to_all: the types differ: the input is float32[4] on cpu, the output int32[4] on "
+            "cpu");
+  });
+}
+
 // Ranks 1 and 3 of the job are ranks 0 and 1 of this group.
 TEST_CASE("an argument's error names the group whose numbers of ranks it has", "[collectives]") {
   run_groups(Backend::kShm, 4, [](ProcessGroup& job) {

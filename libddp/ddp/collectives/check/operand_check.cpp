@@ -81,11 +81,18 @@ class Check {
     refuse("average of " + std::string(to_string(call_.input.dtype)) + " is not defined; use sum");
   }
 
-  // A rank's own share may lie at its place in the whole, as NCCL has it.
-  void check_share(const Buffer& whole, const Buffer& share) const {
+  void check_input_and_output() const {
     check_buffer(call_.input);
     check_buffer(call_.output);
-    if (whole.dtype != share.dtype || whole.count != share.count * ranks()) {
+    if (call_.input.dtype == call_.output.dtype) return;
+    refuse("the types differ: the input is " + to_string(call_.input) + ", the output " +
+           to_string(call_.output));
+  }
+
+  // A rank's own share may lie at its place in the whole, as NCCL has it.
+  void check_share(const Buffer& whole, const Buffer& share) const {
+    check_input_and_output();
+    if (whole.count != share.count * ranks()) {
       refuse(to_string(whole) + " is not " + std::to_string(ranks()) + " times " +
              to_string(share));
     }
@@ -99,11 +106,8 @@ class Check {
   }
 
   void check_shares() const {
-    check_buffer(call_.input);
-    check_buffer(call_.output);
-    const bool same =
-        call_.input.dtype == call_.output.dtype && call_.input.count == call_.output.count;
-    if (!same || call_.input.count % ranks() != 0) {
+    check_input_and_output();
+    if (call_.input.count != call_.output.count || call_.input.count % ranks() != 0) {
       refuse(to_string(call_.input) + " and " + to_string(call_.output) +
              " must have equal shares for " + std::to_string(ranks()) + " ranks");
     }
