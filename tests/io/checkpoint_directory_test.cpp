@@ -164,8 +164,12 @@ TEST_CASE("a damaged newest checkpoint is skipped", "[checkpoint][directory][dam
   }
   CheckpointDirectory empty({.path = directory.path()});
   CHECK_THAT(error_of([&] { (void)empty.load_newest(); }),
-             Contains("none of 3 checkpoints in " + directory.path().string()) &&
+             Contains("none of 3 checkpoints in " + directory.path().string() +
+                      " can be loaded (put one of them back, or remove them and `latest` to begin "
+                      "anew), the newest because: ") &&
                  Contains("model_epoch_3.safetensors: cannot be opened: No such file"));
+  fs::remove(directory / "latest");
+  CHECK_FALSE(CheckpointDirectory({.path = directory.path()}).load_newest());
 }
 
 TEST_CASE("a newest checkpoint that the system cannot read is an error and is not skipped",

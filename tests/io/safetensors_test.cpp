@@ -126,7 +126,7 @@ TEST_CASE("safetensors may have no tensors, or tensors in another order", "[safe
 
 TEST_CASE("a damaged safetensors file is refused with the reason", "[safetensors]") {
   const auto tensor = [](const std::string& rest) { return "{\"w\":{" + rest + "}}"; };
-  CHECK_THAT(error_of_file(""), Contains("has 0 bytes, too few for a header"));
+  CHECK_THAT(error_of_file(""), Contains("/file: it has 0 bytes, too few for a header"));
   CHECK_THAT(error_of_file(std::string(8, '\xff')),
              Contains("announces a header of 18446744073709551615 bytes, but 0 follow"));
   CHECK_THAT(error_of_header(""), Contains("not a JSON object"));
@@ -183,11 +183,12 @@ TEST_CASE("a file of torch.save is refused with a way to convert it", "[safetens
   const std::string zip = std::string("PK\x03\x04", 4) + std::string(100, 'x');
   const std::string pickle = std::string("\x80\x02\x8a\x0a", 4) + std::string(100, 'x');
   for (const std::string& bytes : {zip, pickle}) {
-    CHECK_THAT(error_of_file(bytes), Contains("is not a safetensors file, but one of torch.save") &&
-                                         Contains("safetensors.torch.save_file(torch.load("));
+    CHECK_THAT(error_of_file(bytes),
+               Contains(": it is not a safetensors file, but one of torch.save") &&
+                   Contains("safetensors.torch.save_file(torch.load("));
   }
   CHECK_THAT(error_of_file(std::string(100, 'x')),
-             Contains("is cut short or not a safetensors file: it announces a header of"));
+             Contains(": it is cut short or not a safetensors file: it announces a header of"));
 }
 
 TEST_CASE("a file that cannot be read is named", "[safetensors]") {

@@ -98,9 +98,11 @@ std::optional<LoadedCheckpoint> CheckpointDirectory::load_newest() {
   try {
     std::rethrow_exception(newest_error);
   } catch (const FileError&) {
-    std::throw_with_nested(FileError("[checkpoint] none of " + std::to_string(names_.size()) +
-                                     " checkpoints in " + options_.path.string() +
-                                     " can be loaded, the newest because"));
+    std::throw_with_nested(FileError(
+        "[checkpoint] none of " + std::to_string(names_.size()) + " checkpoints in " +
+        options_.path.string() +
+        " can be loaded (put one of them back, or remove them and `latest` to begin anew), "
+        "the newest because"));
   }
 }
 

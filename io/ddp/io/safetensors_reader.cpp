@@ -18,7 +18,7 @@ namespace {
 
 void read_exactly(RegularFile& file, void* destination, std::size_t size_bytes) {
   if (file.read(destination, size_bytes) == size_bytes) return;
-  throw FileError("became shorter while it was read");
+  throw FileError("it became shorter while it was read");
 }
 
 // The first bytes of files of torch.save: a zip archive or, before PyTorch 1.6, a pickle.
@@ -29,12 +29,12 @@ bool is_of_pytorch(std::uint64_t first_bytes) {
 [[noreturn]] void refuse_length(std::uint64_t length, std::uint64_t rest) {
   if (is_of_pytorch(length)) {
     throw FileError(
-        "is not a safetensors file, but one of torch.save; to convert it, run in Python: "
+        "it is not a safetensors file, but one of torch.save; to convert it, run in Python: "
         "safetensors.torch.save_file(torch.load(FILE, map_location=\"cpu\"), "
         "\"model.safetensors\"), where FILE is its name; it must hold only a state_dict()");
   }
   throw FileError(fmt::format(
-      "is cut short or not a safetensors file: it announces a header of {} bytes, but {} follow "
+      "it is cut short or not a safetensors file: it announces a header of {} bytes, but {} follow "
       "and {} are allowed",
       length, rest, kMaxSafetensorsHeaderBytes));
 }
@@ -42,7 +42,7 @@ bool is_of_pytorch(std::uint64_t first_bytes) {
 SafetensorsHeader read_header(RegularFile& file) {
   std::uint64_t length = 0;
   if (file.size() < sizeof(length)) {
-    throw FileError(fmt::format("has {} bytes, too few for a header", file.size()));
+    throw FileError(fmt::format("it has {} bytes, too few for a header", file.size()));
   }
   read_exactly(file, &length, sizeof(length));
   const std::uint64_t rest = file.size() - sizeof(length);
