@@ -29,6 +29,15 @@ namespace {
 constexpr std::size_t kPrime = 10007;
 constexpr std::size_t kLarge = 200003;  // several chunks of the shm backend
 
+template <class T>
+concept CanBeBroadcast = requires(ProcessGroup& group, T value) {
+  broadcast_on_host(group, value, 0);
+};
+template <class T>
+concept CanBeGathered = requires(ProcessGroup& group, std::span<T> own) {
+  all_gather_on_host(group, own);
+};
+
 }  // namespace
 
 TEST_CASE("every collective is exact in every dtype", "[collectives]") {
@@ -218,6 +227,13 @@ TEST_CASE("values in host memory are gathered by rank", "[collectives]") {
       expect(halves == std::vector{0.0, 0.5, 1.0}, "one of each rank");
     });
   }
+}
+
+TEST_CASE("only values for whose type a DType stands are taken", "[collectives]") {
+  STATIC_REQUIRE((CanBeBroadcast<int> && CanBeBroadcast<BFloat16>));
+  STATIC_REQUIRE((CanBeGathered<double> && CanBeGathered<const std::uint8_t>));
+  STATIC_REQUIRE_FALSE((CanBeBroadcast<std::size_t> || CanBeBroadcast<bool>));
+  STATIC_REQUIRE_FALSE((CanBeGathered<std::size_t> || CanBeGathered<char>));
 }
 
 TEST_CASE("texts of any length are gathered and broadcast", "[collectives]") {

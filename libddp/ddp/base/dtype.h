@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
+#include <type_traits>
 
 #include "ddp/base/half.h"
 
@@ -60,9 +61,19 @@ decltype(auto) dispatch(DType dtype, F&& f) {
   return 1;
 }
 
+template <class T, class... Types>
+inline constexpr bool is_one_of = (std::is_same_v<T, Types> || ...);
+
+// The C++ types for which a DType stands.
+template <class T>
+concept HasDType =
+    is_one_of<T, float, double, Float16, BFloat16, std::int32_t, std::int64_t, std::uint8_t>;
+
 template <class T>
 inline constexpr DType dtype_of = [] {
-  static_assert(sizeof(T) == 0, "no DType stands for this C++ type");
+  static_assert(HasDType<T>,
+                "no DType stands for this C++ type, only for float, double, ddp::Float16, "
+                "ddp::BFloat16, std::int32_t, std::int64_t and std::uint8_t");
   return DType::kUInt8;
 }();
 template <>

@@ -7,9 +7,10 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <type_traits>
+#include <utility>
 #include <vector>
 
+#include "ddp/base/dtype.h"
 #include "ddp/base/named_buffer.h"
 #include "ddp/base/stream.h"
 #include "ddp/collectives/process_group.h"
@@ -23,8 +24,7 @@ void all_reduce_on_host(ProcessGroup& group, std::span<double> values,
 // In place: every rank ends with the root's elements.
 void broadcast_on_host(ProcessGroup& group, const Buffer& buffer, int root);
 // The same for one number: int epoch; broadcast_on_host(*group, epoch, 0).
-template <class T>
-requires std::is_arithmetic_v<T>
+template <HasDType T>
 void broadcast_on_host(ProcessGroup& group, T& value, int root) {
   broadcast_on_host(group, Buffer{&value, 1, dtype_of<T>}, root);
 }
@@ -40,7 +40,7 @@ void all_gather_on_host(ProcessGroup& group, const Buffer& input, const Buffer& 
 // Every rank's values, one rank's after the other's: auto sizes = all_gather_on_host(*group,
 // std::array{size}). All ranks pass equally many.
 template <class Values>
-requires requires(const Values& own) { std::span(own); }
+requires HasDType<typename decltype(std::span(std::declval<const Values&>()))::value_type>
 [[nodiscard]] auto all_gather_on_host(ProcessGroup& group, const Values& own) {
   const std::span values(own);
   using T = typename decltype(values)::value_type;
