@@ -7,8 +7,6 @@
 #include <numeric>
 #include <optional>
 
-#include "launcher/launch_error.h"
-
 namespace ddp::launcher {
 namespace {
 
@@ -35,10 +33,10 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
 
 [[noreturn]] void refuse_unknown(const std::string& argument, std::string_view name) {
   const Flag* nearest = nearest_flag(name);
-  throw LaunchError(
-      nearest == nullptr
-          ? fmt::format("unknown flag '{}' (--help lists the flags)", argument)
-          : fmt::format("unknown flag '{}'; did you mean --{}?", argument, nearest->name));
+  throw UnknownFlag(
+      name, nearest == nullptr
+                ? fmt::format("unknown flag '{}' (--help lists the flags)", argument)
+                : fmt::format("unknown flag '{}'; did you mean --{}?", argument, nearest->name));
 }
 
 std::vector<const Flag*> flags_that_begin_with(std::string_view name) {
@@ -79,12 +77,29 @@ Argument parse_short(const std::string& argument) {
   return {&*flag, argument.substr(argument[2] == '=' ? 3 : 2)};
 }
 
+Argument parse(const std::string& argument) {
+  return argument[1] == '-' ? parse_long(argument) : parse_short(argument);
+}
+
 bool is_flag(const std::string& argument) { return argument.size() > 1 && argument[0] == '-'; }
+
+// True of ambiguous abbreviations, too, and of "--".
+bool is_known_flag(const std::string& argument) {
+  if (!is_flag(argument)) return false;
+  if (argument == "--") return true;
+  try {
+    static_cast<void>(parse(argument));
+  } catch (const UnknownFlag&) {
+    return false;
+  } catch (const LaunchError&) {  // ambiguous
+  }
+  return true;
+}
 
 // The flag at args[next], and its value. Moves `next` past them.
 GivenFlag take_flag(std::span<const std::string> args, std::size_t& next) {
   const std::string& argument = args[next++];
-  const Argument parsed = argument[1] == '-' ? parse_long(argument) : parse_short(argument);
+  const Argument parsed = parse(argument);
   const Flag& flag = *parsed.flag;
   const std::string name = std::string("--") + flag.name;
   if (!flag.takes_value()) {
@@ -92,8 +107,12 @@ GivenFlag take_flag(std::span<const std::string> args, std::size_t& next) {
     throw LaunchError(fmt::format("{} takes no value (got '{}')", name, *parsed.value));
   }
   if (parsed.value) return {flag, {name, *parsed.value}};
-  if (next < args.size()) return {flag, {name, args[next++]}};
-  throw LaunchError(fmt::format("{} needs a value ({})", name, flag.value_name));
+  const std::string lack = fmt::format("{} needs a value ({})", name, flag.value_name);
+  if (next == args.size()) throw LaunchError(lack);
+  if (is_known_flag(args[next])) {
+    throw LaunchError(fmt::format("{}, but '{}' follows", lack, args[next]));
+  }
+  return {flag, {name, args[next++]}};
 }
 
 }  // namespace
@@ -101,7 +120,10 @@ GivenFlag take_flag(std::span<const std::string> args, std::size_t& next) {
 const Flag* nearest_flag(std::string_view name) {
   const auto distance = [name](const Flag& flag) { return edit_distance(name, flag.name); };
   const Flag* nearest = &*std::ranges::min_element(all_flags(), {}, distance);
-  return 2 * distance(*nearest) <= name.size() ? nearest : nullptr;
+  if (2 * distance(*nearest) <= name.size()) return nearest;
+  if (name.size() < 3) return nullptr;
+  const std::vector<const Flag*> begun = flags_that_begin_with(name.substr(0, name.size() - 1));
+  return begun.size() == 1 ? begun.front() : nullptr;
 }
 
 CommandLine cut_at_program(std::span<const std::string> args) {

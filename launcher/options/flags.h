@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "launcher/launch_error.h"
 #include "launcher/options/flag_value.h"
 
 namespace ddp::launcher {
@@ -42,13 +43,26 @@ struct CommandLine {
   std::vector<std::string> command;  // PROGRAM and its arguments, untouched
 };
 
+class UnknownFlag : public LaunchError {
+ public:
+  UnknownFlag(std::string_view name, const std::string& message)
+      : LaunchError(message), name_(name) {}
+  // Without dashes before it, and with underscores.
+  [[nodiscard]] const std::string& name() const { return name_; }
+
+ private:
+  std::string name_;
+};
+
 // `args` is argv without argv[0]. The command starts at the first argument that is neither a flag
 // nor a flag's value, or after "--". Flags may have '-' for '_', be given as "--flag value", or be
-// abbreviated if that is unambiguous; short ones may be "-n4". Throws LaunchError for an unknown
-// flag, naming the nearest one, and for an ambiguous abbreviation, naming the candidates.
+// abbreviated if that is unambiguous; short ones may be "-n4". Throws UnknownFlag, which names the
+// nearest one, and LaunchError for an ambiguous abbreviation, naming the candidates, and for a flag
+// without its value, which a known flag or "--" cannot be, unless written as "--flag=value".
 [[nodiscard]] CommandLine cut_at_program(std::span<const std::string> args);
 
-// The flag with the smallest edit distance; nullptr if none is close.
+// The flag with the smallest edit distance; if none is close, the only one that `name` without its
+// last letter abbreviates, as "nprocs" does; else nullptr.
 [[nodiscard]] const Flag* nearest_flag(std::string_view name);
 
 }  // namespace ddp::launcher

@@ -7,6 +7,7 @@
 #include "ddp/base/number_in.h"
 #include "launcher/launch_error.h"
 #include "launcher/options/flag_value.h"
+#include "launcher/options/flags.h"
 #include "launcher/options/options.h"
 
 namespace ddp::prove {
@@ -53,11 +54,21 @@ FlagValue take_flag(const std::vector<std::string>& args, std::size_t& i) {
   return {name, args[i]};
 }
 
+// An error about ddp-launch's flags, among which may be ours.
+std::string explain(const LaunchError& error) {
+  const auto* unknown = dynamic_cast<const launcher::UnknownFlag*>(&error);
+  if (unknown != nullptr && (unknown->name() == "steps" || unknown->name() == "tolerance")) {
+    return "'--" + unknown->name() +
+           "' is a flag of ddp-prove: give it before the numbers of ranks (see --help)";
+  }
+  return std::string("ddp-launch's flags: ") + error.what();
+}
+
 launcher::Options parse_launch(const std::vector<std::string>& arguments) {
   try {
     return launcher::parse_options(arguments, ::getenv);
   } catch (const LaunchError& error) {
-    throw LaunchError(std::string("ddp-launch's flags: ") + error.what(), error.exit_code());
+    throw LaunchError(explain(error), error.exit_code());
   }
 }
 

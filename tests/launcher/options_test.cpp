@@ -236,9 +236,23 @@ TEST_CASE("an unknown flag is refused with the nearest known one", "[options]") 
   CHECK_THAT(parse_error({"--nproc_per_nide=2", "x"}), Contains("did you mean --nproc_per_node?"));
   CHECK_THAT(parse_error({"--master-prot=1", "x"}), Contains("did you mean --master_port?"));
   CHECK_THAT(parse_error({"--vrebose", "x"}), Contains("did you mean --verbose?"));
+  CHECK_THAT(parse_error({"--nprocs", "2", "x"}), Contains("did you mean --nproc_per_node?"));
+  CHECK_THAT(parse_error({"--ep", "2", "x"}), !Contains("mean"));
   CHECK_THAT(parse_error({"--quantum", "x"}), Contains("'--quantum'") && !Contains("mean"));
   CHECK_THAT(parse_error({"-x", "y"}), Contains("'-x'"));
   CHECK_THAT(parse_error({"--=5", "x"}), Contains("unknown flag '--=5'"));
+}
+
+TEST_CASE("a flag is not taken for the value that another lacks", "[options]") {
+  CHECK(parse_error({"--log_dir", "-n", "2", "x"}) ==
+        "--log_dir needs a value (DIR), but '-n' follows");
+  for (const char* follows : {"-n4", "-np", "--grace=1", "--max-restarts", "--m", "--"}) {
+    CHECK_THAT(parse_error({"--rdzv_id", follows, "x"}),
+               Contains("needs a value (ID), but '" + std::string(follows) + "' follows"));
+  }
+  CHECK(parse({"--log_dir", "-", "x"}).logs.directory == "-");
+  CHECK(parse({"--log_dir", "--mine", "x"}).logs.directory == "--mine");
+  CHECK(parse({"--log_dir=-n", "x"}).logs.directory == "-n");
 }
 
 TEST_CASE("torchrun's defaults that are empty count as not given", "[options]") {

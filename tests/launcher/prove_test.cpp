@@ -182,6 +182,10 @@ TEST_CASE("ddp-prove's command line", "[prove]") {
     CAPTURE(wrong);
     CHECK_THROWS_AS(parse_options(wrong), launcher::LaunchError);
   }
+  const std::string place = " is a flag of ddp-prove: give it before the numbers of ranks";
+  CHECK_THROWS_WITH(parse_options({"1,2", "--steps", "50", "./a"}), Contains("'--steps'" + place));
+  CHECK_THROWS_WITH(parse_options({"1,2", "--tolerance=0.1", "./a"}),
+                    Contains("'--tolerance'" + place));
   CHECK_THAT(prove({"--help"}).out, Contains("Usage: ddp-prove"));
   test::ChildProcess lost({DDP_PROVE_PATH, "--help"}, {.stdout_path = "/dev/full"});
   CHECK(lost.wait() == 1);
