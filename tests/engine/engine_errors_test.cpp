@@ -8,6 +8,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "ddp/engine/distributed_data_parallel.h"
@@ -235,6 +236,13 @@ TEST_CASE("parameters are checked before anything is sent", "[engine]") {
           }).find("its shape is [" + std::to_string(extent)) != std::string::npos);
   }
   model.parameters[0].shape = {30, 10};
+  void* const memory = std::exchange(model.parameters[0].value.data, nullptr);
+  CHECK(error_of([&] { DistributedDataParallel ddp(group, model.parameters); }) ==
+        "[ddp] parameter 'fc1.weight': its value is float64[300] on cpu, but has no memory");
+  model.parameters[0].value.data = memory;
+  CHECK(error_of([&] {
+          DistributedDataParallel ddp(group, model.parameters, {.fingerprint_every = -1});
+        }) == "[ddp] fingerprint_every is -1, but it must not be negative");
   model.parameters[2].name = "fc1.weight";
   CHECK(error_of([&] { DistributedDataParallel ddp(group, model.parameters); }) ==
         "[ddp] two parameters have the name 'fc1.weight'");

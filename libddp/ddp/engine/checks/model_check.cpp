@@ -51,6 +51,9 @@ void check_parameter(const ProcessGroup& group, const Parameter& parameter) {
     refuse("its value is " + to_string(value) + ", but must be floating-point on " +
            to_string(group.device()));
   }
+  if (value.data == nullptr && value.count > 0) {
+    refuse("its value is " + to_string(value) + ", but has no memory");
+  }
   const bool alike =
       grad.count == value.count && grad.dtype == value.dtype && grad.device == value.device;
   if (grad.data != nullptr && !alike) {
@@ -218,6 +221,11 @@ std::vector<NamedValue> describe_model(std::span<const Parameter> parameters,
 
 std::vector<Parameter> checked(const ProcessGroup& group, std::vector<Parameter> parameters,
                                const DdpOptions& options) {
+  if (options.fingerprint_every < 0) {
+    throw std::invalid_argument("[ddp] fingerprint_every is " +
+                                std::to_string(options.fingerprint_every) +
+                                ", but it must not be negative");
+  }
   if (parameters.empty()) throw std::invalid_argument("[ddp] the model has no parameters");
   for (const Parameter& parameter : parameters) check_parameter(group, parameter);
   check_disjoint(parameters);
