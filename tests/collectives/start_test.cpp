@@ -343,6 +343,24 @@ TEST_CASE("the environment says how long to wait for ranks", "[start]") {
   CHECK(Clock::now() - begin < kFarAway);
 }
 
+TEST_CASE("a world size that contradicts the environment is refused at once", "[start]") {
+  const Variable rank("RANK", "0");
+  const Variable world_size("WORLD_SIZE", "2");
+  const Variable address("MASTER_ADDR", "127.0.0.1");
+  const Variable port("MASTER_PORT", "1");
+  CHECK(error_of([] {
+          (void)init_process_group({.device = DeviceChoice::kCpu,
+                                    .world_size = 7,
+                                    .ranks_are_threads = true,
+                                    .start_timeout = 1s});
+        }) ==
+        "[init] InitOptions::world_size is 7, but the environment has WORLD_SIZE=2: leave it out, "
+        "or start 7 ranks");
+  const auto alone = init_process_group(
+      {.device = DeviceChoice::kCpu, .world_size = 1, .ranks_are_threads = true});
+  CHECK(alone->world_size() == 1);
+}
+
 TEST_CASE("only a process that is a single rank writes the error file", "[start]") {
   const test::TemporaryDirectory folder;
   const Variable variable("TORCHELASTIC_ERROR_FILE", folder / "error.json");

@@ -58,10 +58,24 @@ WorkerEnv environment_of_placed(const InitOptions& options) {
   return env;
 }
 
+// The world size alone does not say that the environment is that of another job, and ranks of which
+// the environment does not know would never come.
+void check_world_size(const InitOptions& options) {
+  if (!options.world_size || options.rank || options.master || options.store) return;
+  const auto told = EnvReader(::getenv).integer("WORLD_SIZE", 1);
+  if (!told || *told == *options.world_size) return;
+  throw std::invalid_argument(
+      "[init] InitOptions::world_size is " + std::to_string(*options.world_size) +
+      ", but the environment has WORLD_SIZE=" + std::to_string(*told) +
+      ": leave it out, or start " + std::to_string(*options.world_size) + " ranks");
+}
+
 WorkerEnv environment_of(const InitOptions& options) {
   if (options.world_size == 1) return {};
   const bool is_placed = options.rank && options.world_size && (options.master || options.store);
-  return is_placed ? environment_of_placed(options) : WorkerEnv::from_environment();
+  if (is_placed) return environment_of_placed(options);
+  check_world_size(options);
+  return WorkerEnv::from_environment();
 }
 
 WorkerEnv merge(const InitOptions& options) {

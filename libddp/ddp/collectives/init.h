@@ -27,7 +27,8 @@ enum class DeviceChoice { kAuto, kCpu, kCuda };
 
 // What is left empty comes from the environment: from WorkerEnv, DDP_TIMEOUT and DDP_START_TIMEOUT
 // (both in seconds). With rank, world_size, and master or store, the environment may be that of
-// another job: then only LOCAL_RANK counts, unless it has the same rank, world size and master.
+// another job: then only LOCAL_RANK counts, unless it has the same rank, world size and master. A
+// world_size without the others must be that of the environment, or 1.
 struct InitOptions {
   Backend backend = Backend::kAuto;
   // kAuto: the CUDA device whose index is LOCAL_RANK, or the only one that this process can see, or
