@@ -15,6 +15,8 @@ install(TARGETS ${libraries} EXPORT ddpTargets
 install(TARGETS ddp-launch ddp-prove RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 # This header needs LibTorch when it is used, but not when it is installed.
 install(FILES examples/libtorch/ddp_torch.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+# CMAKE_INSTALL_DOCDIR may be that of a project around this one.
+install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DATAROOTDIR}/doc/ddp)
 
 set(config_dir ${CMAKE_INSTALL_LIBDIR}/cmake/ddp)
 install(EXPORT ddpTargets NAMESPACE ddp:: DESTINATION ${config_dir})

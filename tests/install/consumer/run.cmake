@@ -9,6 +9,10 @@ file(REMOVE_RECURSE ${WORK_DIR})
 run(${CMAKE_COMMAND} --install ${BUILD_DIR} --prefix ${WORK_DIR}/prefix)
 run(${CMAKE_COMMAND} -G "${GENERATOR}" -S ${CMAKE_CURRENT_LIST_DIR} -B ${WORK_DIR}/build -DCMAKE_PREFIX_PATH=${WORK_DIR}/prefix
   -DCMAKE_BUILD_TYPE=Release)
+file(GLOB installed ${WORK_DIR}/prefix/share/doc/ddp/*)
+if(NOT installed STREQUAL "${WORK_DIR}/prefix/share/doc/ddp/LICENSE")
+  message(FATAL_ERROR "installed as documentation: '${installed}'")
+endif()
 # A component that there is not.
 execute_process(COMMAND ${CMAKE_COMMAND} -S ${CMAKE_CURRENT_LIST_DIR} -B ${WORK_DIR}/no_component
   -G "${GENERATOR}" -DCMAKE_PREFIX_PATH=${WORK_DIR}/prefix -DMORE_COMPONENTS=autograd
