@@ -127,8 +127,8 @@ class SilentStore final : public StoreOfRank0 {
   bool is_back_ = false;
 };
 
-// Cannot take the result.
-class FullStore final : public test::ForwardingStore {
+// Rank 0 loses the connection when it writes the result.
+class StoreLostByRank0 final : public test::ForwardingStore {
  public:
   using ForwardingStore::ForwardingStore;
 
@@ -137,7 +137,7 @@ class FullStore final : public test::ForwardingStore {
     store()->set(key, value);
   }
   std::shared_ptr<Store> clone(Timeout timeout) const override {
-    return std::make_shared<FullStore>(store()->clone(timeout));
+    return std::make_shared<StoreLostByRank0>(store()->clone(timeout));
   }
 };
 
@@ -257,7 +257,8 @@ TEST_CASE("an exception on rank 0 is thrown on all ranks", "[on_rank0]") {
 TEST_CASE("rank 0 throws its own exception although the store was lost, too", "[on_rank0]") {
   const auto store = std::make_shared<HashStore>();
   test::run_ranks(2, [&](int rank) {
-    const auto own = rank == 0 ? std::make_shared<FullStore>(store) : std::shared_ptr<Store>(store);
+    const auto own =
+        rank == 0 ? std::make_shared<StoreLostByRank0>(store) : std::shared_ptr<Store>(store);
     const auto group = init_process_group({.backend = Backend::kShm,
                                            .device = DeviceChoice::kCpu,
                                            .rank = rank,

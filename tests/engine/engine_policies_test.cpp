@@ -9,6 +9,7 @@
 #include <limits>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "ddp/collectives/hang/flight_recorder.h"
 #include "ddp/engine/distributed_data_parallel.h"
@@ -58,6 +59,26 @@ TEST_CASE("two engines on one group must be used in the same order on all ranks"
     CHECK_THAT(error, Catch::Contains("DistributedDataParallel 1 of the group") &&
                           Catch::Contains("DistributedDataParallel 2 of the group") &&
                           Catch::Contains("duplicate()"));
+  }
+}
+
+TEST_CASE("an engine that only some ranks construct is named, as is one that broadcasts buffers",
+          "[engine]") {
+  const auto built = errors_of_ranks(2, [](ProcessGroup& group) {
+    if (group.rank() == 0) Trainee(group, {});
+    group.barrier().wait();
+  });
+  const auto sent = errors_of_ranks(2, [](ProcessGroup& group) {
+    std::vector<float> statistics(3);
+    Trainee trainee(group, {.buffers = {{"running_mean", buffer_of(statistics)}}});
+    if (group.rank() == 0) trainee.ddp.broadcast_buffers();
+    group.barrier().wait();
+  });
+  for (const auto& errors : {built, sent}) {
+    for (const std::string& error : errors) {
+      CHECK_THAT(error, Catch::Contains("for DistributedDataParallel 1 of the group") &&
+                            Catch::Contains("barrier by itself"));
+    }
   }
 }
 

@@ -290,8 +290,9 @@ void DistributedDataParallel::Impl::note_pass(const StepOptions& pass) {
 }
 
 void DistributedDataParallel::Impl::launch_control(Stream stream) {
-  if (same_data_ && SameDataCheck::compares(step_) && step_samples_ > 0)
+  if (same_data_ && SameDataCheck::compares(step_) && step_samples_ > 0) {
     same_data_->take(reducer_.bucket(0), stream);
+  }
   const FlightRecorder::Labelled labelled(group_->recorder(), control_label_);
   control_.launch(own_, stream);
 }

@@ -70,6 +70,7 @@ class Reducer {
 
   // For ScopedIssuer.
   [[nodiscard]] std::uint8_t issuer() const { return issuer_; }
+
   [[nodiscard]] std::size_t gradient_count() const { return gradients_.size(); }
   [[nodiscard]] const BucketLayout& layout() const { return layout_; }
   // The memory of gradient i in its bucket; valid as long as the reducer exists.

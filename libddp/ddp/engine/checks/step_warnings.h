@@ -10,8 +10,8 @@
 
 namespace ddp {
 
-// Warns of what the ranks have told each other in the last steps and what needs no error; of each
-// kind once. For one rank of several.
+// Warnings about what the ranks have told each other in the last steps. Each kind is logged once,
+// on the one rank that has this object.
 class StepWarnings {
  public:
   StepWarnings(GroupNames names, NonFinite non_finite)
