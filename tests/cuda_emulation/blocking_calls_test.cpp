@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "ddp/base/error.h"
+#include "ddp/collectives/init.h"
 #include "ddp/collectives/nccl/nccl_watchdog.h"
 #include "ddp/cuda/cuda.h"
 #include "ddp/store/hash_store.h"
@@ -230,4 +231,21 @@ TEST_CASE("memory of a device that hangs is freed once the device has finished",
   Allocation third = cu::allocate_device(64, kGpu);
   third = {};
   CHECK(frees == freed_before + 3);  // freeing waits for the device again
+}
+
+TEST_CASE("a wait of a single rank for its busy device ends at its timeout", "[cuda]") {
+  const auto group = init_process_group({.device = DeviceChoice::kCuda, .world_size = 1});
+  const cu::OwnedStream stream(kGpu);
+  test::Gate gate;
+  const auto wait = [](void* data) { (void)static_cast<test::Gate*>(data)->wait_for(1); };
+  const auto native = static_cast<cudaStream_t>(stream.view().native);
+  REQUIRE(cudaLaunchHostFunc(native, wait, &gate) == cudaSuccess);
+  const Allocation memory = group->allocate(sizeof(float));
+  const Buffer element{memory.data(), 1, DType::kFloat32, kGpu};
+  const Work work = group->all_reduce(element, ReduceOp::kSum, stream.view());
+  const Deadline bound = Deadline::after(5 * 100ms);
+  CHECK_THROWS_AS(work.wait_host(100ms), TimeoutError);
+  CHECK_FALSE(bound.passed());
+  gate.raise();
+  work.wait_host(10s);
 }
