@@ -1,179 +1,171 @@
 // SPDX-License-Identifier: MIT
 #include "ddp/collectives/gloo/gloo_algorithms.h"
 
-#include <gloo/allgather.h>
-#include <gloo/allreduce.h>
-#include <gloo/alltoall.h>
-#include <gloo/broadcast.h>
-#include <gloo/gather.h>
-#include <gloo/scatter.h>
-#include <gloo/transport/unbound_buffer.h>
 #include <gloo/types.h>
 
 #include <algorithm>
-#include <string>
+#include <deque>
+#include <utility>
 
-#include "ddp/base/allocation.h"
 #include "ddp/base/error.h"
 #include "ddp/buffer_ops/buffer_ops.h"
 
 namespace ddp {
 namespace {
 
-// Gloo's collectives use the slot prefixes 0x01 to 0x08.
-constexpr std::uint8_t kMessagePrefix = 0x20;
+// Of our own messages only those of transfers (gloo_transfer.cpp) have another prefix.
+constexpr std::uint8_t kExchangePrefix = 0x22;
 
-char* bytes_of(const Buffer& buffer) { return static_cast<char*>(buffer.data); }
+// From this size on, blocks save more time than the second exchange takes.
+constexpr std::size_t kBlocksFromBytes = std::size_t{16} << 10;
+// What a rank sums in one segment of an all_reduce: large enough to pay for its messages, small
+// enough for segments to overlap.
+constexpr std::size_t kSegmentBlockBytes = std::size_t{1} << 20;
+// Segments of which messages may be on their way before the first of them is summed.
+constexpr std::size_t kSegmentsAhead = 3;
 
 std::size_t index(int rank) { return static_cast<std::size_t>(rank); }
 
-// What the ranks of a collective compare.
-struct Call {
-  CollectiveSignature signature;
-  std::uint64_t part_of = 0;
+template <class T>
+Buffer bytes_of(T& object) {
+  return {&object, sizeof(object), DType::kUInt8, kCpuDevice};
+}
 
-  friend bool operator==(const Call&, const Call&) = default;
-};
+// Part `rank` of a buffer that is cut into parts for all ranks. They differ by at most one element.
+Buffer part_of(const Buffer& whole, int rank, int ranks) {
+  const std::size_t begin = whole.count * index(rank) / index(ranks);
+  const std::size_t end = whole.count * index(rank + 1) / index(ranks);
+  return whole.slice(begin, end - begin);
+}
+
+// A rank's own share of an input may already lie at its place in the output.
+void copy_own(const Buffer& source, const Buffer& target) {
+  if (source.data != target.data) cpu::copy(source, target);
+}
 
 }  // namespace
 
-// One send or recv: a signature of fixed size, then the payload, which the receiver accepts only
-// after it has compared signatures.
-class GlooAlgorithms::Message {
+// Messages between this rank and others that have the same number on all ranks.
+class GlooAlgorithms::Exchange {
  public:
-  Message(gloo::Context& context, const GroupNames& names, const Collective& operation,
-          std::uint64_t sequence)
-      : names_(names),
-        rank_(context.rank),
-        peer_(operation.peer),
-        sends_(operation.kind == CollectiveKind::kSend),
-        has_payload_(operation.input.count > 0),
-        deadline_(Deadline::after(operation.timeout)),
-        signature_(signature_of(operation, sequence)),
-        wire_signature_(signature_),
-        head_(context.createUnboundBuffer(&wire_signature_, sizeof(wire_signature_))),
-        payload_(context.createUnboundBuffer(operation.input.data, operation.input.size_bytes())),
-        head_slot_(slot(2 * sequence)),
-        payload_slot_(slot(2 * sequence + 1)) {}
+  explicit Exchange(GlooAlgorithms& owner)
+      : owner_(owner), slot_(gloo::Slot::build(kExchangePrefix, owner.exchanges_++)) {}
 
-  [[nodiscard]] const CollectiveSignature& signature() const { return signature_; }
-  [[nodiscard]] int peer() const { return peer_; }
-
-  void start() {
-    if (!sends_) return head_->recv(peer_, head_slot_);
-    head_->send(peer_, head_slot_);
-    if (has_payload_) payload_->send(peer_, payload_slot_);
+  void send(int peer, const Buffer& data) {
+    if (data.count > 0) messages_.push_back(owner_.wire_.send(peer, slot_, data));
+  }
+  void receive(int peer, const Buffer& data) {
+    if (data.count > 0) messages_.push_back(owner_.wire_.receive(peer, slot_, data));
   }
 
-  void accept() {
-    if (sends_) return;
-    head_->waitRecv(remaining());
-    CollectiveSignature expected = signature_;
-    expected.kind = CollectiveKind::kSend;
-    if (!(wire_signature_ == expected)) {
-      throw MismatchError("send and recv" + names_.of_group() + " differ: " + names_.rank(peer_) +
-                          " called " + to_string(wire_signature_) + " to " + names_.rank(rank_) +
-                          ", which called " + to_string(signature_));
-    }
-    if (has_payload_) payload_->recv(peer_, payload_slot_);
+  // The same for parts of the ranks' inputs, which may have come with the heads. `offset` is where
+  // the part begins in the peer's input.
+  void send_input(int peer, const Buffer& part) {
+    if (!owner_.is_in_head_) send(peer, part);
+  }
+  void receive_input(int peer, std::size_t offset, const Buffer& target) {
+    if (!owner_.is_in_head_) return receive(peer, target);
+    cpu::copy(owner_.input_in_head(peer, target.dtype).slice(offset, target.count), target);
   }
 
   void finish() {
-    if (sends_) head_->waitSend(remaining());
-    if (!has_payload_) return;
-    if (sends_) {
-      payload_->waitSend(remaining());
-    } else {
-      payload_->waitRecv(remaining());
-    }
+    for (GlooWire::Message& message : messages_) message.wait(owner_.deadline_);
+    messages_.clear();
   }
 
  private:
-  // The messages of a batch share one timeout.
-  [[nodiscard]] Timeout remaining() const { return std::max(deadline_.remaining(), Timeout(1)); }
+  GlooAlgorithms& owner_;
+  std::uint64_t slot_;
+  std::vector<GlooWire::Message> messages_;
+};
 
-  static std::uint64_t slot(std::uint64_t number) {
-    return gloo::Slot::build(kMessagePrefix, static_cast<std::uint32_t>(number));
-  }
-
-  const GroupNames& names_;
-  int rank_;
-  int peer_;
-  bool sends_;
-  bool has_payload_;
-  Deadline deadline_;
-  CollectiveSignature signature_;
-  CollectiveSignature wire_signature_;
-  std::unique_ptr<gloo::transport::UnboundBuffer> head_;
-  std::unique_ptr<gloo::transport::UnboundBuffer> payload_;
-  std::uint64_t head_slot_;
-  std::uint64_t payload_slot_;
+// A part of an all_reduce: the elements that this rank sums, and the messages of that part.
+struct GlooAlgorithms::Segment {
+  Buffer sum;                 // the place of one of the terms
+  std::vector<Buffer> terms;  // by rank
+  Exchange inputs;
+  Exchange sums;  // only if ranks sum blocks
 };
 
 GlooAlgorithms::GlooAlgorithms(std::shared_ptr<gloo::Context> context, GroupNames names)
-    : context_(std::move(context)),
+    : wire_(std::move(context)),
       names_(std::move(names)),
-      sent_(index(context_->size)),
-      received_(index(context_->size)) {}
+      heads_(index(wire_.size())),
+      sent_(index(wire_.size())),
+      received_(index(wire_.size())) {
+  for (int rank = 0; rank < wire_.size(); ++rank) {
+    if (rank != wire_.rank()) others_.push_back(rank);
+  }
+}
 
 void GlooAlgorithms::run(std::span<const Collective> batch) {
   run_transfers(batch);
   for (const Collective& operation : batch) {
     if (is_transfer(operation.kind)) continue;
     begin(signature_of(operation, ++collectives_), operation.timeout);
-    agree(operation.part_of);
+    agree(operation);
     if (current_.count > 0) run_collective(operation);
   }
 }
 
 void GlooAlgorithms::run_transfers(std::span<const Collective> batch) {
-  std::vector<std::unique_ptr<Message>> messages;
+  std::vector<GlooTransfer> transfers;
   for (const Collective& operation : batch) {
     if (!is_transfer(operation.kind)) continue;
     auto& counts = operation.kind == CollectiveKind::kSend ? sent_ : received_;
     const std::uint64_t sequence = ++counts[index(operation.peer)];
     begin(signature_of(operation, sequence), operation.timeout);
-    messages.push_back(std::make_unique<Message>(*context_, names_, operation, sequence));
+    transfers.emplace_back(wire_, names_, operation, sequence);
   }
-  for (const auto& message : messages) message->start();
-  for (const auto& message : messages) {
-    await(*message);
-    message->accept();
+  for (GlooTransfer& transfer : transfers) transfer.start();
+  for (GlooTransfer& transfer : transfers) {
+    await(transfer);
+    transfer.accept();
   }
-  for (const auto& message : messages) {
-    await(*message);
-    message->finish();
+  for (GlooTransfer& transfer : transfers) {
+    await(transfer);
+    transfer.finish();
   }
   awaited_peer_.store(-1, std::memory_order_relaxed);
 }
 
-void GlooAlgorithms::await(const Message& message) {
-  current_ = message.signature();
-  awaited_peer_.store(message.peer(), std::memory_order_relaxed);
+void GlooAlgorithms::await(const GlooTransfer& transfer) {
+  current_ = transfer.signature();
+  awaited_peer_.store(transfer.peer(), std::memory_order_relaxed);
 }
 
-// Gloo's collectives use the context's timeout, so it is set here.
 void GlooAlgorithms::begin(const CollectiveSignature& signature, Timeout timeout) {
   current_ = signature;
+  timeout_ = timeout;
   begin_ = Clock::now();
-  context_->setTimeout(timeout);
+  deadline_ = Deadline::after(timeout);
 }
 
-bool GlooAlgorithms::has_timed_out() const {
-  return Clock::now() - begin_ >= context_->getTimeout() * 9 / 10;
-}
+bool GlooAlgorithms::has_timed_out() const { return Clock::now() - begin_ >= timeout_ * 9 / 10; }
 
-void GlooAlgorithms::agree(std::uint64_t part_of) {
-  std::vector<Call> all(index(context_->size));
-  Call own{current_, part_of};
-  gloo::AllgatherOptions options(context_);
-  options.setInput(reinterpret_cast<char*>(&own), sizeof(own));
-  options.setOutput(reinterpret_cast<char*>(all.data()), all.size() * sizeof(own));
-  options.setTag(tag_++);
-  gloo::allgather(options);
-  for (int other = 1; other < context_->size; ++other) {
-    if (all[index(other)] == all[0]) continue;
-    throw MismatchError(names_.mismatch(0, all[0].signature, other, all[index(other)].signature));
+// All ranks decide alike whether the inputs travel with the heads: they compare what decides it.
+void GlooAlgorithms::agree(const Collective& operation) {
+  const bool has_shares =
+      current_.kind == CollectiveKind::kScatter || current_.kind == CollectiveKind::kReduceScatter;
+  const std::size_t input = current_.count * (has_shares ? index(wire_.size()) : 1);
+  is_in_head_ = input * size_of(current_.dtype) <= kHeadBytes;
+  Head& own = heads_[index(wire_.rank())];
+  own.call = {current_, operation.part_of};
+  const bool has_input =
+      current_.kind != CollectiveKind::kScatter || operation.peer == wire_.rank();
+  if (is_in_head_ && has_input && current_.count > 0) {
+    cpu::copy(operation.input, input_in_head(wire_.rank(), operation.input.dtype).slice(0, input));
+  }
+  Exchange exchange(*this);
+  for (const int peer : others_) {
+    exchange.receive(peer, bytes_of(heads_[index(peer)]));
+    exchange.send(peer, bytes_of(own));
+  }
+  exchange.finish();
+  for (int other = 1; other < wire_.size(); ++other) {
+    const Call& call = heads_[index(other)].call;
+    if (call == heads_[0].call) continue;
+    throw MismatchError(names_.mismatch(0, heads_[0].call.signature, other, call.signature));
   }
 }
 
@@ -192,7 +184,7 @@ void GlooAlgorithms::run_collective(const Collective& operation) {
     case CollectiveKind::kScatter:
       return scatter(operation);
     case CollectiveKind::kAllToAll:
-      return all_to_all(operation.input, operation.output);
+      return all_to_all(operation);
     case CollectiveKind::kReduceScatter:
       return reduce_scatter(operation);
     case CollectiveKind::kSend:
@@ -203,25 +195,66 @@ void GlooAlgorithms::run_collective(const Collective& operation) {
 }
 
 void GlooAlgorithms::all_reduce(const Buffer& data, ReduceOp op) {
-  const auto combine = [&](void* target, const void* left, const void* right, std::size_t n) {
-    const Buffer sum{target, n, data.dtype, kCpuDevice};
-    const Buffer first{const_cast<void*>(left), n, data.dtype, kCpuDevice};
-    const Buffer second{const_cast<void*>(right), n, data.dtype, kCpuDevice};
-    if (target != left) cpu::copy(first, sum);
-    cpu::reduce(second, sum, op);
+  if (is_in_head_) {
+    std::vector<Buffer> terms;
+    for (int rank = 0; rank < wire_.size(); ++rank) {
+      terms.push_back(input_in_head(rank, data.dtype).slice(0, data.count));
+    }
+    return cpu::reduce_terms(terms, {&data, 1}, op);
+  }
+  const bool in_blocks = uses_blocks(data);
+  const std::size_t block = kSegmentBlockBytes / size_of(data.dtype);
+  const std::size_t size = in_blocks ? block * index(wire_.size()) : block;
+  std::deque<Segment> started;
+  std::vector<Segment> summed;
+  const auto sum_first = [&] {
+    sum(started.front(), op, in_blocks);
+    summed.push_back(std::move(started.front()));
+    started.pop_front();
   };
-  gloo::AllreduceOptions options(context_);
-  dispatch(data.dtype, [&](auto zero) {
-    options.setOutput(static_cast<decltype(zero)*>(data.data), data.count);
-  });
-  options.setReduceFunction(combine);
-  options.setTag(tag_++);
-  gloo::allreduce(options);
-  if (op == ReduceOp::kAverage) cpu::scale(data, 1.0 / context_->size);
+  for (std::size_t begin = 0; begin < data.count; begin += size) {
+    if (started.size() == kSegmentsAhead) sum_first();
+    const Buffer part = data.slice(begin, std::min(size, data.count - begin));
+    started.push_back(start_segment(part, begin / size % kSegmentsAhead, in_blocks));
+  }
+  while (!started.empty()) sum_first();
+  for (Segment& segment : summed) segment.sums.finish();
+}
+
+// `place` is the part of the memory for terms that the segment may use.
+GlooAlgorithms::Segment GlooAlgorithms::start_segment(const Buffer& data, std::size_t place,
+                                                      bool in_blocks) {
+  const std::size_t ranks = index(wire_.size());
+  if (terms_memory_.data() == nullptr) {
+    terms_memory_ = allocate_host(kSegmentsAhead * ranks * kSegmentBlockBytes);
+  }
+  const auto part_for = [&](int rank) {
+    return in_blocks ? part_of(data, rank, wire_.size()) : data;
+  };
+  const Buffer own = part_for(wire_.rank());
+  Segment segment{own, std::vector<Buffer>(ranks, own), Exchange(*this), Exchange(*this)};
+  for (const int peer : others_) {
+    Buffer& term = segment.terms[index(peer)];
+    term.data = static_cast<std::byte*>(terms_memory_.data()) +
+                (place * ranks + index(peer)) * kSegmentBlockBytes;
+    segment.inputs.receive(peer, term);
+    segment.inputs.send(peer, part_for(peer));
+    // A rank's block is overwritten by its sum, which comes only after the rank has got the block.
+    if (in_blocks) segment.sums.receive(peer, part_for(peer));
+  }
+  return segment;
+}
+
+void GlooAlgorithms::sum(Segment& segment, ReduceOp op, bool in_blocks) {
+  segment.inputs.finish();
+  if (segment.sum.count > 0) cpu::reduce_terms(segment.terms, {&segment.sum, 1}, op);
+  if (!in_blocks) return;
+  for (const int peer : others_) segment.sums.send(peer, segment.sum);
 }
 
 void GlooAlgorithms::reduce(const Collective& operation) {
-  if (context_->rank == operation.peer) return all_reduce(operation.input, operation.op);
+  if (wire_.rank() == operation.peer) return all_reduce(operation.input, operation.op);
+  if (is_in_head_) return;
   const Allocation scratch = allocate_host(operation.input.size_bytes());
   Buffer copy = operation.input;
   copy.data = scratch.data();
@@ -230,67 +263,118 @@ void GlooAlgorithms::reduce(const Collective& operation) {
 }
 
 void GlooAlgorithms::broadcast(const Collective& operation) {
-  gloo::BroadcastOptions options(context_);
-  options.setOutput(bytes_of(operation.input), operation.input.size_bytes());
-  options.setRoot(operation.peer);
-  options.setTag(tag_++);
-  gloo::broadcast(options);
+  if (!is_in_head_ && uses_blocks(operation.input)) return broadcast_blocks(operation);
+  Exchange exchange(*this);
+  if (wire_.rank() == operation.peer) {
+    for (const int peer : others_) exchange.send_input(peer, operation.input);
+  } else {
+    exchange.receive_input(operation.peer, 0, operation.input);
+  }
+  exchange.finish();
+}
+
+void GlooAlgorithms::broadcast_blocks(const Collective& operation) {
+  const int root = operation.peer;
+  const auto block = [&](int rank) { return part_of(operation.input, rank, wire_.size()); };
+  const Buffer own = block(wire_.rank());
+  Exchange from_root(*this);
+  Exchange to_all(*this);
+  if (wire_.rank() == root) {
+    for (const int peer : others_) {
+      from_root.send(peer, block(peer));
+      to_all.send(peer, own);
+    }
+  } else {
+    from_root.receive(root, own);
+    for (const int peer : others_) to_all.receive(peer, block(peer));
+    from_root.finish();
+    for (const int peer : others_) {
+      if (peer != root) to_all.send(peer, own);
+    }
+  }
+  from_root.finish();
+  to_all.finish();
 }
 
 void GlooAlgorithms::all_gather(const Collective& operation) {
-  gloo::AllgatherOptions options(context_);
-  options.setInput(bytes_of(operation.input), operation.input.size_bytes());
-  options.setOutput(bytes_of(operation.output), operation.output.size_bytes());
-  options.setTag(tag_++);
-  gloo::allgather(options);
+  const Buffer& input = operation.input;
+  const auto share = [&](int rank) {
+    return operation.output.slice(index(rank) * input.count, input.count);
+  };
+  Exchange exchange(*this);
+  for (const int peer : others_) {
+    exchange.receive_input(peer, 0, share(peer));
+    exchange.send_input(peer, input);
+  }
+  copy_own(input, share(wire_.rank()));
+  exchange.finish();
 }
 
 void GlooAlgorithms::gather(const Collective& operation) {
-  gloo::GatherOptions options(context_);
-  options.setInput(bytes_of(operation.input), operation.input.size_bytes());
-  if (context_->rank == operation.peer) {
-    options.setOutput(bytes_of(operation.output), operation.output.size_bytes());
+  const Buffer& input = operation.input;
+  const auto share = [&](int rank) {
+    return operation.output.slice(index(rank) * input.count, input.count);
+  };
+  Exchange exchange(*this);
+  if (wire_.rank() == operation.peer) {
+    for (const int peer : others_) exchange.receive_input(peer, 0, share(peer));
+    copy_own(input, share(wire_.rank()));
+  } else {
+    exchange.send_input(operation.peer, input);
   }
-  options.setRoot(operation.peer);
-  options.setTag(tag_++);
-  gloo::gather(options);
+  exchange.finish();
 }
 
 void GlooAlgorithms::scatter(const Collective& operation) {
-  const std::size_t share_bytes = operation.output.size_bytes();
-  gloo::ScatterOptions options(context_);
-  if (context_->rank == operation.peer) {
-    std::vector<char*> shares;
-    for (std::size_t r = 0; r < index(context_->size); ++r) {
-      shares.push_back(bytes_of(operation.input) + r * share_bytes);
-    }
-    options.setInputs(shares, share_bytes);
+  const Buffer& output = operation.output;
+  const auto share = [&](int rank) {
+    return operation.input.slice(index(rank) * output.count, output.count);
+  };
+  Exchange exchange(*this);
+  if (wire_.rank() == operation.peer) {
+    for (const int peer : others_) exchange.send_input(peer, share(peer));
+    copy_own(share(wire_.rank()), output);
+  } else {
+    exchange.receive_input(operation.peer, index(wire_.rank()) * output.count, output);
   }
-  options.setOutput(bytes_of(operation.output), share_bytes);
-  options.setRoot(operation.peer);
-  options.setTag(tag_++);
-  gloo::scatter(options);
+  exchange.finish();
 }
 
-void GlooAlgorithms::all_to_all(const Buffer& input, const Buffer& output) {
-  gloo::AlltoallOptions options(context_);
-  options.setInput(bytes_of(input), input.size_bytes());
-  options.setOutput(bytes_of(output), output.size_bytes());
-  options.setTag(tag_++);
-  gloo::alltoall(options);
+void GlooAlgorithms::all_to_all(const Collective& operation) {
+  const std::size_t count = operation.input.count / index(wire_.size());
+  const auto share = [&](const Buffer& whole, int rank) {
+    return whole.slice(index(rank) * count, count);
+  };
+  Exchange exchange(*this);
+  for (const int peer : others_) {
+    exchange.receive_input(peer, index(wire_.rank()) * count, share(operation.output, peer));
+    exchange.send_input(peer, share(operation.input, peer));
+  }
+  cpu::copy(share(operation.input, wire_.rank()), share(operation.output, wire_.rank()));
+  exchange.finish();
 }
 
 void GlooAlgorithms::reduce_scatter(const Collective& operation) {
+  const Buffer& sum = operation.output;
   const Allocation scratch = allocate_host(operation.input.size_bytes());
   Buffer terms = operation.input;
   terms.data = scratch.data();
-  all_to_all(operation.input, terms);
-  const Buffer& sum = operation.output;
-  cpu::copy(terms.slice(0, sum.count), sum);
-  for (std::size_t r = 1; r < index(context_->size); ++r) {
-    cpu::reduce(terms.slice(r * sum.count, sum.count), sum, operation.op);
+  Collective exchange = operation;
+  exchange.output = terms;
+  all_to_all(exchange);
+  std::vector<Buffer> all;
+  for (int rank = 0; rank < wire_.size(); ++rank) {
+    all.push_back(terms.slice(index(rank) * sum.count, sum.count));
   }
-  if (operation.op == ReduceOp::kAverage) cpu::scale(sum, 1.0 / context_->size);
+  cpu::reduce_terms(all, {&sum, 1}, operation.op);
+}
+
+bool GlooAlgorithms::uses_blocks(const Buffer& data) const {
+  return wire_.size() > 2 && data.size_bytes() >= kBlocksFromBytes;
+}
+
+Buffer GlooAlgorithms::input_in_head(int rank, DType dtype) {
+  return {heads_[index(rank)].input, kHeadBytes / size_of(dtype), dtype, kCpuDevice};
 }
 
 }  // namespace ddp

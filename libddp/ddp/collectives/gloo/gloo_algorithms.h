@@ -1,9 +1,25 @@
 // SPDX-License-Identifier: MIT
 //
 // For sources compiled with Gloo only.
+//
+// The collectives over a connected Gloo context. Gloo only moves messages; whom they go to, and all
+// sums, are ours. Every rank sends directly to every other:
+//
+//   each collective    first every rank's head to every rank: the signature, and the rank's whole
+//                      input if it is small. Then each rank computes its result, or:
+//   all_reduce         blocks to the ranks that sum them · sums to every rank; with two ranks, or
+//                      below a few KiB, the whole input to every rank
+//   reduce             an all_reduce, whose result only the root keeps
+//   broadcast          blocks from the root to the ranks · blocks to every rank; or the whole
+//   reduce_scatter     shares to the ranks that sum them
+//   all_gather, gather, scatter, all_to_all    shares to the ranks that need them
+//
+// So an operation takes one or two exchanges after the heads, whatever the number of ranks, where a
+// ring takes one for each rank. A large all_reduce runs in segments that overlap.
+//
+// Sums are in the order of ranks and rounded once, so the result has the same bits on every rank
+// and in every run.
 #pragma once
-
-#include <gloo/context.h>
 
 #include <atomic>
 #include <cstdint>
@@ -11,15 +27,16 @@
 #include <span>
 #include <vector>
 
+#include "ddp/base/allocation.h"
 #include "ddp/base/time.h"
 #include "ddp/collectives/collective.h"
+#include "ddp/collectives/gloo/gloo_transfer.h"
+#include "ddp/collectives/gloo/gloo_wire.h"
 #include "ddp/collectives/group_names.h"
 
 namespace ddp {
 
-// The collectives over a connected Gloo context; they block, and are for one thread. Gloo only
-// moves bytes and calls our reductions, so every dtype works. reduce_scatter is an all_to_all
-// followed by a sum in rank order; reduce is an all_reduce whose result only the root keeps.
+// The calls block; they are for one thread.
 class GlooAlgorithms {
  public:
   GlooAlgorithms(std::shared_ptr<gloo::Context> context, GroupNames names);
@@ -31,7 +48,7 @@ class GlooAlgorithms {
   // Whether the current or last operation took (nearly) its whole timeout; Gloo's errors are then
   // consequences of it. Nearly, because the first rank to give up closes its connections.
   [[nodiscard]] bool has_timed_out() const;
-  [[nodiscard]] Timeout timeout() const { return context_->getTimeout(); }
+  [[nodiscard]] Timeout timeout() const { return timeout_; }
   // The current or last operation.
   [[nodiscard]] const CollectiveSignature& current() const { return current_; }
   // The peer of the send or recv that does not let its batch go on; -1 outside a batch. For any
@@ -39,30 +56,60 @@ class GlooAlgorithms {
   [[nodiscard]] int awaited_peer() const { return awaited_peer_.load(std::memory_order_relaxed); }
 
  private:
-  class Message;
+  // The largest input, in bytes, that travels with the signature.
+  static constexpr std::size_t kHeadBytes = 1024;
+
+  // What the ranks of a collective compare.
+  struct Call {
+    CollectiveSignature signature;
+    std::uint64_t part_of = 0;
+
+    friend bool operator==(const Call&, const Call&) = default;
+  };
+  struct Head {
+    Call call;
+    alignas(kHostAlignment) std::byte input[kHeadBytes];
+  };
+
+  class Exchange;
+  struct Segment;
 
   void run_transfers(std::span<const Collective> batch);
-  void await(const Message& message);
-  void agree(std::uint64_t part_of);
+  void await(const GlooTransfer& transfer);
   void begin(const CollectiveSignature& signature, Timeout timeout);
+
+  void agree(const Collective& operation);
   void run_collective(const Collective& operation);
 
   void all_reduce(const Buffer& data, ReduceOp op);
+  [[nodiscard]] Segment start_segment(const Buffer& data, std::size_t place, bool in_blocks);
+  void sum(Segment& segment, ReduceOp op, bool in_blocks);
   void reduce(const Collective& operation);
   void broadcast(const Collective& operation);
+  void broadcast_blocks(const Collective& operation);
   void all_gather(const Collective& operation);
   void gather(const Collective& operation);
   void scatter(const Collective& operation);
-  void all_to_all(const Buffer& input, const Buffer& output);
+  void all_to_all(const Collective& operation);
   void reduce_scatter(const Collective& operation);
 
-  std::shared_ptr<gloo::Context> context_;
+  [[nodiscard]] bool uses_blocks(const Buffer& data) const;
+  // The input of a rank that has come with its head; only its first elements are used.
+  [[nodiscard]] Buffer input_in_head(int rank, DType dtype);
+
+  GlooWire wire_;
   GroupNames names_;
   CollectiveSignature current_;
   std::atomic<int> awaited_peer_ = -1;
-  Clock::time_point begin_;  // of the current operation
+  Timeout timeout_{};  // of the current operation, as are the next two
+  Clock::time_point begin_;
+  Deadline deadline_ = Deadline::after(Timeout(0));
   std::uint64_t collectives_ = 0;
-  std::uint32_t tag_ = 0;
+  std::uint32_t exchanges_ = 0;
+  std::vector<int> others_;  // the ranks except this one
+  std::vector<Head> heads_;  // by rank
+  bool is_in_head_ = false;  // the inputs of the current collective have come with the heads
+  Allocation terms_memory_;  // for the segments of an all_reduce
   std::vector<std::uint64_t> sent_;      // messages to each rank
   std::vector<std::uint64_t> received_;  // messages from each rank
 };

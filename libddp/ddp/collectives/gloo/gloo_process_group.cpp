@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "ddp/base/background_thread.h"
 #include "ddp/base/error.h"
 #include "ddp/base/periodic_thread.h"
 #include "ddp/collectives/failure/first_error.h"
@@ -75,6 +76,7 @@ std::shared_ptr<gloo::Context> connect(const GroupConfig& config, const std::str
   const Deadline deadline = Deadline::after(config.start_timeout + kConnectGrace);
   context->setTimeout(config.start_timeout);  // each operation sets its own
   const auto action = [=] {
+    ask_for_short_turns();  // for Gloo's thread, too, which inherits it
     gloo::transport::tcp::attr attributes(address.c_str());
     auto device = gloo::transport::tcp::CreateDevice(attributes);
     context->connectFullMesh(*store, device);
