@@ -65,15 +65,6 @@ if(NOT DDP_OPENBLAS STREQUAL "OFF")
 endif()
 ddp_resolve(DDP_OPENBLAS ${found} DDP_HAVE_OPENBLAS)
 
-set(found FALSE)
-if(NOT DDP_GLOO STREQUAL "OFF")
-  find_package(Gloo QUIET CONFIG)
-  if(TARGET gloo)
-    set(found TRUE)
-  endif()
-endif()
-ddp_resolve(DDP_GLOO ${found} DDP_HAVE_GLOO)
-
 # Only the header is used, and the file name by which the library is loaded: libdnnl.so.3, but in
 # Debian 13 libdnnl.so.3.6. The header is that of the library: LibTorch has headers of a version of
 # its own, without the library.

@@ -18,8 +18,6 @@ message(STATUS "ddp ${PROJECT_VERSION}, ${CMAKE_BUILD_TYPE}:")
 ddp_summary_line("CUDA + NCCL" DDP_HAVE_CUDA
   "${CUDAToolkit_VERSION}, architectures ${DDP_CUDA_ARCHITECTURES}"
   "everything runs on the CPU: ${DDP_NO_CUDA}")
-ddp_summary_line("Gloo       " DDP_HAVE_GLOO
-  "CPU ranks on several hosts" "CPU ranks on one host only")
 ddp_summary_line("zlib       " DDP_HAVE_ZLIB
   "datasets are read gzipped, too" "datasets are read unpacked")
 ddp_summary_line("image files" DDP_HAVE_IMAGES

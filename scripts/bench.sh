@@ -39,13 +39,8 @@ fi
 run build/bin/ddp-launch --nproc_per_node=2 build/bin/bench_parallel
 run build/bin/ddp-launch --nproc_per_node=2 build/bin/bench_reducer
 run build/bin/ddp-launch --nproc_per_node=2 build/bin/bench_all_reduce --backend shm
-if grep -q '^Gloo_DIR:PATH=/' build/CMakeCache.txt &&
-  ! grep -q '^DDP_GLOO:.*=OFF' build/CMakeCache.txt; then
-  run build/bin/ddp-launch --nproc_per_node=2 build/bin/bench_all_reduce --backend gloo
-  run build/bin/ddp-launch --nproc_per_node=2 build/bin/bench_step --backends shm,gloo
-else
-  echo "all_reduce and steps over Gloo: left out of this build."
-fi
+run build/bin/ddp-launch --nproc_per_node=2 build/bin/bench_all_reduce --backend tcp
+run build/bin/ddp-launch --nproc_per_node=2 build/bin/bench_step --backends shm,tcp
 sizes=1K,4K,16K,64K,256K,1M,4M,25M,100M
 for ranks in 2 4 8; do
   run build/bin/ddp-launch --nproc_per_node=$ranks build/bin/bench_all_reduce --compare --sizes $sizes

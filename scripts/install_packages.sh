@@ -6,7 +6,7 @@
 #   source scripts/install_packages.sh; install_packages PACKAGE…
 
 build_packages=(g++ cmake ninja-build libspdlog-dev libfmt-dev libcxxopts-dev nlohmann-json3-dev
-  zlib1g-dev libopenblas-dev libdnnl-dev libgloo-dev libjpeg-dev libpng-dev)
+  zlib1g-dev libopenblas-dev libdnnl-dev libjpeg-dev libpng-dev)
 data_packages=(dataset-fashion-mnist)
 test_packages=(catch2 ccache binutils python3)
 optional_packages=(libtorch-dev python3-torch openmpi-bin)  # if the distribution has them

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT
 #
 # Tests two hosts: the nodes of two_nodes.sh, each with a pid namespace of its own, so that ranks of
-# one host cannot open memory of the other. They train over "shm+gloo" to the same parameters as one
+# one host cannot open memory of the other. They train over "shm+tcp" to the same parameters as one
 # host, and all ranks report a killed rank. Then tests what shm requires of a host.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -26,7 +26,7 @@ for model in mlp lenet5; do
     start "$node" -n 2 "${train[@]}" --model "$model" --save "$work/two.safetensors"
   done
   finish 120 0 0
-  says 0 "$model on cpu over shm\\+gloo: 4 ranks"
+  says 0 "$model on cpu over shm\\+tcp: 4 ranks"
   equal "$work/one.safetensors" "$work/two.safetensors"
   passed "2 hosts x 2 ranks train $model to the parameters of 4 ranks on one host"
 done
@@ -34,14 +34,14 @@ done
 start 0 -n 3 "${train[@]}" --model mlp --save "$work/two.safetensors"
 start 1 -n 1 "${train[@]}" --model mlp --save "$work/two.safetensors"
 finish 120 0 0
-says 0 'over shm\+gloo: 4 ranks'
+says 0 'over shm\+tcp: 4 ranks'
 "$bin/ddp-launch" -n 4 "${train[@]}" --model mlp --save "$work/one.safetensors" >"$work/one.log" 2>&1
 equal "$work/one.safetensors" "$work/two.safetensors"
 passed "so do 3 + 1 ranks"
 
 for node in 0 1; do start "$node" -n 1 "${train[@]}" --model mlp; done
 finish 120 0 0
-says 0 'over gloo: 2 ranks'
+says 0 'over tcp: 2 ranks'
 passed "hosts of one rank each need no shm"
 
 for node in 0 1; do start "$node" -n 2 "$bin/collective_worker" kind; done
@@ -86,7 +86,7 @@ for victim in 1 2 3 0; do
   for rank in 0 1 2 3; do
     [ "$rank" = "$victim" ] && continue
     # The ranks learn through the store who is dead; it dies with rank 0.
-    [ "$victim" = 0 ] || says "$rank" "\\[shm\\+gloo\\] rank $victim \\(.*\\) died, while rank"
+    [ "$victim" = 0 ] || says "$rank" "\\[shm\\+tcp\\] rank $victim \\(.*\\) died, while rank"
   done
   passed "rank $victim is killed: all have ended after $took ms"
 done
@@ -118,6 +118,6 @@ code=0
 "$bin/ddp-launch" -n 2 "${without_proc[@]}" "$bin/collective_worker" sum shm >"$work/node0.log" 2>&1 ||
   code=$?
 [ "$code" -ne 0 ] || fail "shm without /proc"
-says 0 'backend shm was asked for, but rank 0 .* /proc is not mounted: .*, or choose gloo'
+says 0 'backend shm was asked for, but rank 0 .* /proc is not mounted: .*, or choose tcp'
 passed "without /proc ranks talk over TCP, and say what to do"
 echo "hosts: all passed in $SECONDS s"

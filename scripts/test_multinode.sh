@@ -12,7 +12,7 @@ same_verdict() {
     fail "the nodes differ in their verdict"
 }
 
-train=("$bin/train" --model lenet5 --backend gloo --batch-size 16 --max-steps 20 --log-every 0)
+train=("$bin/train" --model lenet5 --backend tcp --batch-size 16 --max-steps 20 --log-every 0)
 params_of() { grep -o '"params_sha256":"[^"]*"' "$1"; }
 
 code=0
@@ -109,7 +109,7 @@ finish 5 143 143
 says 0 'node 1 .*was stopped by SIGUSR1'
 passed "so does a request to stop"
 
-for node in 0 1; do start "$node" -n 2 --max_restarts 9 "$bin/collective_worker" fail gloo; done
+for node in 0 1; do start "$node" -n 2 --max_restarts 9 "$bin/collective_worker" fail tcp; done
 finish 60 3 3
 same_verdict
 for node in 0 1; do says "$node" 'rank [0-9] failed at step 5 3 times in a row'; done
@@ -158,7 +158,7 @@ says 0 'node 1 .*was stopped by SIGTERM'
 passed "a signal to one launcher ends both nodes"
 
 for node in 0 1; do
-  start "$node" -n 1 --max_restarts 1 "$bin/train" --model mlp --backend gloo --epochs 1000
+  start "$node" -n 1 --max_restarts 1 "$bin/train" --model mlp --backend tcp --epochs 1000
 done
 says 0 'epoch 1/1000'
 ip netns pids "${nodes[1]}" | while read -r pid; do
@@ -226,7 +226,7 @@ signal_job CONT
 finish 30 0 0
 passed "a job that is suspended for a while goes on"
 
-endless=("$bin/train" --model mlp --backend gloo --epochs 100 --log-every 10)
+endless=("$bin/train" --model mlp --backend tcp --epochs 100 --log-every 10)
 for node in 0 1; do start "$node" -n 2 "${endless[@]}" --save "$work/stopped.safetensors"; done
 says 0 'step|loss'
 kill -USR1 "${pids[1]}"

@@ -10,9 +10,9 @@
 namespace ddp::bench {
 namespace {
 
-constexpr const char* kTimes[] = {"bound", "shm", "user", "gloo", "OpenMPI"};
+constexpr const char* kTimes[] = {"bound", "shm", "user", "tcp", "OpenMPI"};
 constexpr std::pair<const char*, const char*> kRatios[] = {
-    {"gloo", "shm"}, {"OpenMPI", "shm"}, {"bound", "shm"}, {"gloo", "user"}, {"OpenMPI", "user"}};
+    {"tcp", "shm"}, {"OpenMPI", "shm"}, {"bound", "shm"}, {"tcp", "user"}, {"OpenMPI", "user"}};
 
 // The samples of a variant, or null if it was not measured.
 const std::vector<double>* samples_of(const std::vector<Variant>& variants,

@@ -9,7 +9,7 @@
 
 namespace ddp::bench {
 
-// A table with a row for each size: the times of "bound", "shm", "user", "gloo" and "OpenMPI", and
+// A table with a row for each size: the times of "bound", "shm", "user", "tcp" and "OpenMPI", and
 // some of their ratios.
 [[nodiscard]] Table make_comparison_table();
 

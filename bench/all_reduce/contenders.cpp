@@ -9,8 +9,8 @@
 #include "ddp/base/cpu_count.h"
 #include "ddp/base/error.h"
 #include "ddp/buffer_ops/buffer_ops.h"
-#include "ddp/collectives/gloo/gloo_process_group.h"
 #include "ddp/collectives/init.h"
+#include "ddp/collectives/tcp/tcp_process_group.h"
 #include "ddp/store/prefix_store.h"
 #include "support/pinning.h"
 #include "support/program.h"
@@ -32,15 +32,14 @@ int cpu_of(int rank) {
 
 Contenders::Contenders(std::size_t max_bytes)
     : shm_(init_process_group({.backend = Backend::kShm})),
-      gloo_(gloo_is_compiled_in() ? init_process_group({.backend = Backend::kGloo}) : nullptr) {
+      tcp_(init_process_group({.backend = Backend::kTcp})) {
   add_bound(max_bytes);
   add("shm", *shm_, shm_->allocate(max_bytes));
   add("user", *shm_, allocate_host(max_bytes));
   // Each rank is pinned to a CPU, as mpirun does it. Otherwise, on a busy host, two ranks that woke
-  // on the same CPU would wait for each other. Gloo, which is added below, is not pinned, because
-  // it has several threads per rank.
+  // on the same CPU would wait for each other.
+  add("tcp", *tcp_, tcp_->allocate(max_bytes));
   for (Contender& each : all_) each.cpu = cpu_of(shm_->rank());
-  if (gloo_) add("gloo", *gloo_, gloo_->allocate(max_bytes));
 }
 
 void Contenders::add_bound(std::size_t max_bytes) {

@@ -23,7 +23,7 @@ struct Contender {
 };
 
 // All contenders of this build, in the same order on all ranks: "bound", "shm" (in the group's
-// memory), "user" (shm with ordinary memory) and "gloo".
+// memory), "user" (shm with ordinary memory) and "tcp".
 class Contenders {
  public:
   // Collective.
@@ -38,7 +38,7 @@ class Contenders {
   void add(const std::string& name, ProcessGroup& group, Allocation memory);
 
   std::shared_ptr<ProcessGroup> shm_;
-  std::shared_ptr<ProcessGroup> gloo_;
+  std::shared_ptr<ProcessGroup> tcp_;
   std::vector<Allocation> memory_;
   std::vector<Contender> all_;
 };

@@ -106,10 +106,10 @@ std::optional<AllReduceOptions> parse_all_reduce_options(int argc, char** argv) 
   line.add("sizes", "these sizes, ascending, in place of -b, -e and -f", sizes, "BYTES,...");
   line.add("n,iterations", "calls in one sample (--compare: as many as take some ms)",
            options.iterations);
-  line.add("compare", "shm, gloo, Open MPI and the bound of this host's memory, interleaved",
+  line.add("compare", "shm, tcp, Open MPI and the bound of this host's memory, interleaved",
            options.compare);
   line.add("samples", "samples of each size, interleaved", options.samples);
-  line.add("backend", "auto, nccl, shm or gloo", backend);
+  line.add("backend", "auto, nccl, shm or tcp", backend);
   line.add("dtype", "float32, float64, float16, bfloat16, int32, int64 or uint8", dtype);
   line.add("op", "sum, product, min, max or average", op);
   if (!line.parse(argc, argv)) return std::nullopt;

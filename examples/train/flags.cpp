@@ -87,7 +87,7 @@ void add_optimization(cxxopts::OptionAdder add) {
 
 void add_device(cxxopts::OptionAdder add) {
   add("device", "auto, cpu or cuda", text("auto"), "NAME");
-  add("backend", "auto, nccl, shm, gloo or shm+gloo", text("auto"), "NAME");
+  add("backend", "auto, nccl, shm, tcp or shm+tcp", text("auto"), "NAME");
   add("bucket-cap-mb", "size of a gradient bucket in MiB", text("25"), "F");
 }
 

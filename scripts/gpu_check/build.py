@@ -14,7 +14,7 @@ BUILD = os.path.join(ROOT, "build-gpu")
 VENDORED = os.path.join(ROOT, "third_party", "vendored")
 # Libraries of the distribution. A machine without packages may have only parts of them, so a build
 # with vendored headers does without them.
-LEFT_OUT = ("GLOO", "ONEDNN", "OPENBLAS", "IMAGES", "LIBTORCH", "MPI", "ZLIB")
+LEFT_OUT = ("ONEDNN", "OPENBLAS", "IMAGES", "LIBTORCH", "MPI", "ZLIB")
 
 
 def provide_fashion_mnist():

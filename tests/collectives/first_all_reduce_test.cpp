@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
 #include "ddp/collectives/start/first_all_reduce.h"
-#include "ddp/collectives/group_config.h"
 
 #include <catch2/catch.hpp>
 
@@ -9,6 +8,8 @@
 #include <string>
 
 #include "ddp/base/error.h"
+#include "ddp/collectives/collective.h"
+#include "ddp/collectives/group_config.h"
 #include "support/groups.h"
 
 using namespace ddp;

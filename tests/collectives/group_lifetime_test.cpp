@@ -18,9 +18,9 @@
 #include <vector>
 
 #include "ddp/base/error.h"
-#include "ddp/collectives/gloo/gloo_process_group.h"
 #include "ddp/collectives/shm/shm_process_group.h"
 #include "ddp/collectives/start/group_start.h"
+#include "ddp/collectives/tcp/tcp_process_group.h"
 #include "ddp/store/hash_store.h"
 #include "support/forwarding_store.h"
 #include "support/gate.h"
@@ -103,7 +103,7 @@ TEST_CASE("a group that is destroyed ends what was submitted", "[collectives]") 
 
 TEST_CASE("a forked child that destroys its parent's group does it no harm", "[collectives]") {
   for (const Backend backend : test::backends()) {
-    if (backend == Backend::kShmGloo) continue;  // consists of the others
+    if (backend == Backend::kShmTcp) continue;  // consists of the others
     const auto store = std::make_shared<HashStore>();
     test::Gate child_ended;
     test::run_ranks(2, [&](int rank) {
@@ -200,42 +200,39 @@ TEST_CASE("memory that an operation uses is released behind it", "[collectives]"
   }
 }
 
-TEST_CASE("a Gloo group without its peers gives up in time with an error", "[collectives]") {
-  if (!gloo_is_compiled_in()) return;
+TEST_CASE("a tcp group without its peers gives up in time with an error", "[collectives]") {
   const Deadline promised = Deadline::after(5 * 1s);
   const std::string error = error_of([] {
-    (void)make_gloo_process_group({.store = std::make_shared<HashStore>(),
-                                   .rank = 0,
-                                   .world_size = 2,
-                                   .start_timeout = 200ms},
-                                  "127.0.0.1");
+    (void)make_tcp_process_group({.store = std::make_shared<HashStore>(),
+                                  .rank = 0,
+                                  .world_size = 2,
+                                  .start_timeout = 200ms},
+                                 "127.0.0.1");
   });
-  CHECK_THAT(error, Catch::StartsWith("[gloo] rank 0 (127.0.0.1) cannot connect to its peers"));
+  CHECK_THAT(error, Catch::StartsWith("[tcp] rank 0 (127.0.0.1) cannot connect to its peers"));
   CHECK_FALSE(promised.passed());
 }
 
-TEST_CASE("a rank that leaves a Gloo group at once waits until the others have connected",
+TEST_CASE("a rank that leaves a tcp group at once waits until the others have connected",
           "[collectives]") {
-  if (!gloo_is_compiled_in()) return;
   for (int round = 0; round < 8; ++round) {  // by chance, either rank calls the other
     const auto store = std::make_shared<HashStore>();
     test::run_ranks(2, [&](int rank) {
       std::shared_ptr<Store> own = store;
       if (rank == 1) own = std::make_shared<LateStore>(store);
-      (void)make_gloo_process_group(
+      (void)make_tcp_process_group(
           {.store = own, .rank = rank, .world_size = 2, .start_timeout = 60s}, "127.0.0.1");
     });
   }
 }
 
-TEST_CASE("a Gloo group waits for a late peer longer than its operations may take",
+TEST_CASE("a tcp group waits for a late peer longer than its operations may take",
           "[collectives]") {
-  if (!gloo_is_compiled_in()) return;
   constexpr Timeout kTimeout = 100ms;
   const auto store = std::make_shared<HashStore>();
   test::run_ranks(2, [&](int rank) {
     if (rank == 1) std::this_thread::sleep_for(5 * kTimeout);  // comes late
-    const auto group = make_gloo_process_group(
+    const auto group = make_tcp_process_group(
         {.store = store, .rank = rank, .world_size = 2, .timeout = kTimeout, .start_timeout = 60s},
         "127.0.0.1");
     const ScopedTimeout patience(*group, 60s);

@@ -17,12 +17,12 @@
 #include <vector>
 
 #include "ddp/base/error.h"
-#include "ddp/collectives/gloo/gloo_process_group.h"
 #include "ddp/collectives/hang/flight_recorder.h"
 #include "ddp/collectives/hang/hang_watch.h"
 #include "ddp/collectives/hang/rank_progress.h"
 #include "ddp/collectives/on_rank0.h"
 #include "ddp/collectives/shm/shm_process_group.h"
+#include "ddp/collectives/tcp/tcp_process_group.h"
 #include "ddp/store/hash_store.h"
 #include "support/becomes_true.h"
 #include "support/collective_calls.h"
@@ -56,8 +56,8 @@ std::vector<Meeting> meetings() {
 }
 
 std::shared_ptr<ProcessGroup> make_group(Backend backend, GroupConfig config) {
-  if (backend == Backend::kGloo) return make_gloo_process_group(std::move(config), "127.0.0.1");
-  if (backend == Backend::kShmGloo) {
+  if (backend == Backend::kTcp) return make_tcp_process_group(std::move(config), "127.0.0.1");
+  if (backend == Backend::kShmTcp) {
     return make_hierarchical_process_group(std::move(config), test::two_hosts(3), "127.0.0.1");
   }
   return make_shm_process_group(std::move(config));
@@ -338,9 +338,7 @@ TEST_CASE("a watch ends silently when its store is lost", "[hang]") {
 
 TEST_CASE("a timeout that is shorter than the watch's patience names the missing rank, too",
           "[hang]") {
-  std::vector<Backend> backends = {Backend::kShm};
-  if (gloo_is_compiled_in()) backends.push_back(Backend::kGloo);
-  for (const Backend backend : backends) {
+  for (const Backend backend : {Backend::kShm, Backend::kTcp}) {
     const auto store = std::make_shared<HashStore>();
     test::Gate errors;
     test::run_ranks(2, [&](int rank) {
@@ -363,9 +361,7 @@ TEST_CASE("a timeout that is shorter than the watch's patience names the missing
 }
 
 TEST_CASE("one call may have another timeout than the group", "[hang]") {
-  std::vector<Backend> backends = {Backend::kShm};
-  if (gloo_is_compiled_in()) backends.push_back(Backend::kGloo);
-  for (const Backend backend : backends) {
+  for (const Backend backend : {Backend::kShm, Backend::kTcp}) {
     std::atomic<bool> is_over = false;
     test::run_groups(backend, 2, [&](ProcessGroup& group) {
       float value = 1;

@@ -76,7 +76,7 @@ TEST_CASE("collectives work for any distribution of ranks on hosts and any root"
                                                  kInterleaved, {0, 1, 1, 2}, {1, 0, 2, 0, 1, 1}};
   for (const std::vector<int>& hosts : layouts) {
     run_on_hosts(hosts, [](ProcessGroup& group) {
-      expect(group.backend() == "shm+gloo", "both ways to communicate");
+      expect(group.backend() == "shm+tcp", "both ways to communicate");
       for (const DType dtype : {DType::kFloat32, DType::kBFloat16, DType::kInt64}) {
         for (int root = 0; root < group.world_size(); ++root) {
           test::check_reductions(group, dtype, 101, ReduceOp::kSum, root);
@@ -138,9 +138,9 @@ TEST_CASE("parts of a group choose their own backends", "[hosts]") {
       return std::string(part->backend());
     };
     expect(backend_of(rank % 2) == "shm", "a host's ranks");
-    expect(backend_of(rank / 2) == "gloo", "one rank of each host");
-    expect(backend_of(rank == 3 ? 1 : 0) == (rank == 3 ? "self" : "shm+gloo"), "three of four");
-    expect(group.duplicate()->backend() == "shm+gloo", "the same again");
+    expect(backend_of(rank / 2) == "tcp", "one rank of each host");
+    expect(backend_of(rank == 3 ? 1 : 0) == (rank == 3 ? "self" : "shm+tcp"), "three of four");
+    expect(group.duplicate()->backend() == "shm+tcp", "the same again");
     const auto swapped = group.split(0, -rank);
     test::check_all(*swapped, DType::kFloat32, 5);
   });
@@ -165,7 +165,7 @@ TEST_CASE("different calls are an error on every rank, whose ranks are the group
   });
   check_all_equal(inside);
   CHECK(inside[0] ==
-        "[shm+gloo] ranks called different collectives: rank 2 called #1 all_reduce(float32[8], "
+        "[shm+tcp] ranks called different collectives: rank 2 called #1 all_reduce(float32[8], "
         "sum), rank 3 called #1 all_reduce(float32[9], sum)");
   const auto between = errors_on(kInterleaved, [&](ProcessGroup& group) {
     std::vector<float> own(8);
@@ -174,7 +174,7 @@ TEST_CASE("different calls are an error on every rank, whose ranks are the group
   });
   check_all_equal(between);
   CHECK(between[0] ==
-        "[shm+gloo] ranks called different collectives: rank 0 called #1 all_reduce(float32[8], "
+        "[shm+tcp] ranks called different collectives: rank 0 called #1 all_reduce(float32[8], "
         "sum), rank 1 called #1 reduce(float32[8], sum, root 0)");
 }
 
@@ -199,7 +199,7 @@ TEST_CASE("a rank that aborts is named on all hosts", "[hosts]") {
       group.all_reduce(buffer_of(std::span(&value, 1))).wait();
     });
     check_all_equal(errors);
-    CHECK(errors[0] == "[shm+gloo] rank " + std::to_string(aborter) + " aborted: the disk is full");
+    CHECK(errors[0] == "[shm+tcp] rank " + std::to_string(aborter) + " aborted: the disk is full");
   }
 }
 
@@ -213,7 +213,7 @@ TEST_CASE("a rank that leaves is named on all hosts", "[hosts]") {
       const Deadline promised = Deadline::after(5 * 2s);
       const std::string error = error_of(call);
       expect(!promised.passed(), "in time");
-      const std::string name = "[shm+gloo] rank " + std::to_string(leaver) + " (";
+      const std::string name = "[shm+tcp] rank " + std::to_string(leaver) + " (";
       expect(
           error.find(name) == 0 && error.find(") left the group, while rank") != std::string::npos,
           error);
@@ -234,7 +234,7 @@ TEST_CASE("a timeout is a TimeoutError on all hosts", "[hosts]") {
       const std::string& error = errors[static_cast<std::size_t>(rank)];
       if (rank == absent) continue;
       CHECK(error == errors[1]);
-      CHECK_THAT(error, Catch::StartsWith("[shm+gloo] rank ") &&
+      CHECK_THAT(error, Catch::StartsWith("[shm+tcp] rank ") &&
                             Catch::Contains("timed out after 300 ms in #1 all_reduce"));
     }
   }
@@ -249,7 +249,6 @@ TEST_CASE("a group of several hosts can be destroyed at once", "[hosts]") {
         }).empty());
 }
 
-// The leader's part of the operation waits inside Gloo, where nothing can wake it.
 TEST_CASE("a host can leave a group while another host does not answer", "[hosts]") {
   run_on_hosts(kPairs, [](ProcessGroup& group) {
     std::shared_ptr<ProcessGroup> other = group.duplicate();

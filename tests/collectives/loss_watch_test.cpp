@@ -65,17 +65,14 @@ struct Survivor {
         .append(std::to_string(rank) + " " + serialize(dead));
   }
   LossWatch watch(Timeout for_dead, Timeout for_unknown = kLong, Timeout patience = kNone,
-                  std::function<std::vector<PeerRoll::Lost>()> find_lost = nullptr,
-                  std::function<bool(int)> awaits = nullptr) {
+                  std::function<std::vector<PeerRoll::Lost>()> find_lost = nullptr) {
     if (!find_lost) find_lost = [this] { return roll.lost(); };
     return {config_of(0),
             {.backend = "test",
              .find_lost = std::move(find_lost),
              .patience = patience,
              .for_dead = for_dead,
-             .for_leaver = kNone,
-             .for_unknown = for_unknown,
-             .awaits = std::move(awaits)},
+             .for_unknown = for_unknown},
             recorder,
             roll,
             first_error};
@@ -196,22 +193,6 @@ TEST_CASE("a send or recv is broken by its own peer only, which may have done it
   CHECK(survivor.error_after_look(kNone, kLong).empty());
   CHECK_THAT(survivor.error_after_look(kNone, kNone),
              Contains("rank 3 (") && Contains("left the group, while rank 0 is in #2 recv"));
-}
-
-TEST_CASE("a peer that left does not break a batch that waits for another one", "[loss-watch]") {
-  Survivor survivor;
-  PeerRoll peer(survivor.config_of(3));
-  peer.leave(0);
-  survivor.recorder.submitted(2, call(CollectiveKind::kSend, 1));
-  survivor.recorder.submitted(2, call(CollectiveKind::kRecv, 3));
-  int awaited = 1;
-  LossWatch watch =
-      survivor.watch(kNone, kNone, kNone, nullptr, [&](int p) { return p == awaited; });
-  for (int i = 0; i < 3; ++i) watch.look();
-  CHECK(survivor.error().empty());
-  awaited = 3;
-  watch.look();
-  CHECK_THAT(survivor.error(), Contains("rank 3 (") && Contains("left the group"));
 }
 
 TEST_CASE("a process that ended is lost, not dead, while the store does not answer",

@@ -61,7 +61,6 @@ TEST_CASE("room for a batch is made by running what was left to a waiting thread
   CHECK(executed == 1 + batch.size());
 }
 
-// Gloo may hang in an operation whose peer died, until another thread aborts it.
 TEST_CASE("a broken queue that is destroyed does not wait for a hanging operation",
           "[collectives]") {
   std::promise<void> begun;
@@ -76,10 +75,10 @@ TEST_CASE("a broken queue that is destroyed does not wait for a hanging operatio
   queue.fail(std::make_exception_ptr(PeerError("rank 1 died")));
   const Clock::time_point begin = Clock::now();
   bool was_interrupted = false;
-  CHECK(queue.stop([&] {
+  queue.stop([&] {
     was_interrupted = true;
     CHECK(Clock::now() - begin < OperationQueue::kLeaveTimeout / 2);
     may_end.set_value();
-  }));
+  });
   CHECK(was_interrupted);
 }

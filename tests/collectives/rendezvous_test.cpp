@@ -48,22 +48,22 @@ Hello as_rank(int rank, int world_size, Hello hello) {
 
 TEST_CASE("ranks choose the backend that fits their hosts and devices", "[rendezvous]") {
   CHECK(choose_backend({on_cpu("a"), on_cpu("a")}) == Backend::kShm);
-  CHECK(choose_backend({on_cpu("a"), on_cpu("b")}) == Backend::kGloo);
-  CHECK(choose_backend({on_cpu("a"), on_cpu("b"), on_cpu("a")}) == Backend::kShmGloo);
+  CHECK(choose_backend({on_cpu("a"), on_cpu("b")}) == Backend::kTcp);
+  CHECK(choose_backend({on_cpu("a"), on_cpu("b"), on_cpu("a")}) == Backend::kShmTcp);
   CHECK(choose_backend({on_gpu("a", "1"), on_gpu("a", "2")}) == Backend::kNccl);
   CHECK(choose_backend({on_gpu("a", "1"), on_gpu("b", "1")}) == Backend::kNccl);
 }
 
 TEST_CASE("a backend for several hosts is refused if it does not fit", "[rendezvous]") {
   Hello here = on_cpu("a");
-  here.backend = Backend::kShmGloo;
+  here.backend = Backend::kShmTcp;
   Hello there = on_cpu("b");
-  there.backend = Backend::kShmGloo;
-  CHECK(choose_backend({here, there, here}) == Backend::kShmGloo);
+  there.backend = Backend::kShmTcp;
+  CHECK(choose_backend({here, there, here}) == Backend::kShmTcp);
   CHECK_THAT(refusal({here, here}), Catch::Contains("all ranks are on one host; use shm"));
-  CHECK_THAT(refusal({here, there}), Catch::Contains("no two ranks are on one host; use gloo"));
-  here.backend = there.backend = Backend::kGloo;
-  CHECK(choose_backend({here, there, here}) == Backend::kGloo);
+  CHECK_THAT(refusal({here, there}), Catch::Contains("no two ranks are on one host; use tcp"));
+  here.backend = there.backend = Backend::kTcp;
+  CHECK(choose_backend({here, there, here}) == Backend::kTcp);
 }
 
 TEST_CASE("a rank that cannot share memory counts as alone on its host", "[rendezvous]") {
@@ -71,11 +71,11 @@ TEST_CASE("a rank that cannot share memory counts as alone on its host", "[rende
   Hello alone = hello;
   alone.alone_because = "memfd_create is refused";
   CHECK(hosts_of({hello, alone, hello, alone}) == std::vector<int>{0, 1, 0, 2});
-  CHECK(choose_backend({alone, alone}) == Backend::kGloo);
+  CHECK(choose_backend({alone, alone}) == Backend::kTcp);
   alone.backend = hello.backend = Backend::kShm;
   CHECK_THAT(refusal({hello, alone}), Catch::Contains("rank 1 (a, pid 7, cpu) cannot share memory: "
                                                       "memfd_create is refused") &&
-                                          Catch::Contains("choose gloo (InitOptions::backend)"));
+                                          Catch::Contains("choose tcp (InitOptions::backend)"));
 }
 
 TEST_CASE("two ranks on one GPU are refused with three remedies", "[rendezvous]") {
@@ -143,7 +143,7 @@ TEST_CASE("a hello is serialised and parsed unchanged", "[rendezvous]") {
 TEST_CASE("all ranks get the same error if they cannot work together", "[rendezvous]") {
   const auto store = std::make_shared<HashStore>();
   test::run_ranks(3, [&](int rank) {
-    const Backend asked = rank == 2 ? Backend::kGloo : Backend::kShm;
+    const Backend asked = rank == 2 ? Backend::kTcp : Backend::kShm;
     const std::string error = error_of([&] {
       (void)init_process_group({.backend = asked,
                                 .device = DeviceChoice::kCpu,
@@ -206,7 +206,7 @@ TEST_CASE("a rank 0 that hosts the store waits until all have read the error", "
   }
   test::run_ranks(4, [&](int rank) {
     const std::string error = error_of([&] {
-      (void)init_process_group({.backend = rank == 3 ? Backend::kGloo : Backend::kShm,
+      (void)init_process_group({.backend = rank == 3 ? Backend::kTcp : Backend::kShm,
                                 .device = DeviceChoice::kCpu,
                                 .rank = rank,
                                 .world_size = 4,

@@ -277,8 +277,7 @@ TEST_CASE("a process that has ended may be replaced", "[start]") {
 }
 
 TEST_CASE("a rank that dies while the group is made is named by those who wait", "[start]") {
-  for (const Backend backend : {Backend::kShm, Backend::kGloo}) {
-    if (backend == Backend::kGloo && !gloo_is_compiled_in()) continue;
+  for (const Backend backend : {Backend::kShm, Backend::kTcp}) {
     CAPTURE(to_string(backend));
     const auto store = std::make_shared<HashStore>();
     WaitingProcess mortal;
@@ -377,13 +376,12 @@ TEST_CASE("only a process that is a single rank writes the error file", "[start]
   CHECK_THAT(test::bytes_of(folder / "error.json"), Contains("1 of 2 ranks are here"));
 }
 
-TEST_CASE("Gloo needs the address of processes that bring their own store", "[start]") {
-  if (!gloo_is_compiled_in()) return;
+TEST_CASE("tcp needs the address of processes that bring their own store", "[start]") {
   const auto store = std::make_shared<HashStore>();
   for (const std::string address : {"", "127.0.0.1"}) {
     test::run_ranks(2, [&](int rank) {
       const std::string error = error_of([&] {
-        const auto group = init_process_group({.backend = Backend::kGloo,
+        const auto group = init_process_group({.backend = Backend::kTcp,
                                                .rank = rank,
                                                .world_size = 2,
                                                .store = store,

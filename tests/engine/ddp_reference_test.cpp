@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "ddp/collectives/gloo/gloo_process_group.h"
+#include "ddp/collectives/tcp/tcp_process_group.h"
 #include "ddp/nn/models/factory.h"
 #include "ddp/nn/ops.h"
 #include "ddp/nn/optim/sgd.h"
@@ -207,13 +207,9 @@ TEST_CASE("10 steps in float32 equal PyTorch's DistributedDataParallel to 1e-5",
   }
 }
 
-TEST_CASE("steps over Gloo equal PyTorch's DistributedDataParallel too", "[ddp][torch]") {
-  if (!gloo_is_compiled_in()) {
-    WARN("skipped: this build has no Gloo");
-    return;
-  }
-  check_equals_torch({"mlp", "float64", "accumulate"}, 50, 1e-12, Backend::kGloo);
-  check_equals_torch({"lenet5", "float32", "plain"}, 10, 1e-5, Backend::kGloo);
+TEST_CASE("steps over tcp equal PyTorch's DistributedDataParallel too", "[ddp][torch]") {
+  check_equals_torch({"mlp", "float64", "accumulate"}, 50, 1e-12, Backend::kTcp);
+  check_equals_torch({"lenet5", "float32", "plain"}, 10, 1e-5, Backend::kTcp);
 }
 
 // PyTorch takes the mean of the means of ranks and passes, so a sample in a short batch weighs more

@@ -164,7 +164,7 @@ TEST_CASE("the addresses of gradients never change and lie in the buckets", "[en
   });
 }
 
-// Over gloo, the Gloo library allocates in each operation.
+// Over tcp, a message is an allocation.
 TEST_CASE("a step over shm allocates no memory on any thread", "[engine]") {
   run_groups(Backend::kShm, 2, [](ProcessGroup& group) {
     Model model(0);

@@ -54,7 +54,7 @@ TEST_CASE("rank 0's values reach every rank at construction", "[engine]") {
   });
 }
 
-// Alone each would cost a message: a minute for 100,000 parameters over gloo.
+// Alone each would cost a message: a minute for 100,000 parameters over tcp.
 TEST_CASE("the values of a thousand small parameters travel together", "[engine]") {
   for (const int world_size : {2, 3}) {
     run_on_all_backends(world_size, [](ProcessGroup& group) {

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "ddp/collectives/gloo/gloo_process_group.h"
+#include "ddp/collectives/tcp/tcp_process_group.h"
 #include "ddp/engine/statistics/step_svg.h"
 #include "support/allocation_counter.h"
 #include "support/groups.h"
@@ -118,8 +118,7 @@ TEST_CASE("a history keeps the last steps, in memory that does not grow", "[hist
 }
 
 TEST_CASE("clocks are compared by messages, to within the reported error", "[history]") {
-  for (const Backend backend : {Backend::kShm, Backend::kGloo}) {
-    if (backend == Backend::kGloo && !gloo_is_compiled_in()) continue;
+  for (const Backend backend : {Backend::kShm, Backend::kTcp}) {
     test::run_groups(backend, 3, [](ProcessGroup& group) {
       const std::vector<ClockReading> readings = read_clocks(group, SharedClocks::kMeasure);
       expect(readings.size() == (group.rank() == 0 ? 3 : 0), "rank 0 has them");

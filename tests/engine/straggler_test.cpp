@@ -88,7 +88,7 @@ TEST_CASE("a rank that is late in each step is named on all ranks, with the caus
 
 TEST_CASE("a late rank is named although all ranks meet before their backward ends",
           "[straggler]") {
-  for (const Backend backend : {Backend::kShm, Backend::kGloo}) {
+  for (const Backend backend : {Backend::kShm, Backend::kTcp}) {
     test::run_groups(backend, 3, [](ProcessGroup& group) {
       const Straggler found = expect_only(1, found_by(group, {1, Lateness::kCompute, kLate, true}));
       expect(found.late_now_seconds > 0.9 * seconds_of(kLate), "and by how much");

@@ -65,8 +65,7 @@ void report_launcher_ends(soak::Promises& promises, int rounds) {
 
 void report_ends(soak::Promises& promises, int rounds) {
   for (const std::string& backend : test::cpu_backends()) {
-    const double kill_ms = backend == "gloo" ? 2000 : 1000;  // Gloo may hang
-    report(promises, backend + ": kill -9 of a rank in a collective: others raise", kill_ms, rounds,
+    report(promises, backend + ": kill -9 of a rank in a collective: others raise", 1000, rounds,
            [&](int round) { return soak::survivors_exit("loop", backend, round); });
     report(promises, backend + ": a rank leaves early: others name it", 2000, rounds,
            [&](int) { return soak::early_leaver_is_named(backend); });

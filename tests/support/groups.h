@@ -8,7 +8,6 @@
 #include <string>
 #include <vector>
 
-#include "ddp/collectives/gloo/gloo_process_group.h"
 #include "ddp/collectives/hierarchical/hierarchical_process_group.h"
 #include "ddp/collectives/init.h"
 #include "ddp/store/hash_store.h"
@@ -19,12 +18,8 @@ namespace ddp::test {
 // However short the timeout of a test's operations, its ranks may take this long to start.
 inline constexpr Timeout kStartTimeout = std::chrono::seconds(60);
 
-// The backends for CPU ranks in this build.
-inline std::vector<Backend> backends() {
-  std::vector<Backend> all = {Backend::kShm};
-  if (gloo_is_compiled_in()) all.insert(all.end(), {Backend::kGloo, Backend::kShmGloo});
-  return all;
-}
+// The backends for CPU ranks.
+inline std::vector<Backend> backends() { return {Backend::kShm, Backend::kTcp, Backend::kShmTcp}; }
 
 // Hosts by rank: every second rank is assumed to be on another host.
 inline std::vector<int> two_hosts(int world_size) {
@@ -56,7 +51,7 @@ inline void run_on_hosts(const std::vector<int>& hosts,
 inline void run_groups(Backend backend, int world_size,
                        const std::function<void(ProcessGroup&)>& fn,
                        Timeout timeout = std::chrono::seconds(60)) {
-  if (backend == Backend::kShmGloo && world_size > 1) {
+  if (backend == Backend::kShmTcp && world_size > 1) {
     return run_on_hosts(two_hosts(world_size), fn, timeout);
   }
   const auto store = std::make_shared<HashStore>();

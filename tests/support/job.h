@@ -11,18 +11,13 @@
 
 #include "ddp/base/error.h"
 #include "ddp/base/socket.h"
-#include "ddp/collectives/gloo/gloo_process_group.h"
 #include "ddp/store/tcp_server.h"
 #include "support/child_process.h"
 
 namespace ddp::test {
 
 // The names of the backends that work between processes on one host.
-inline std::vector<std::string> cpu_backends() {
-  std::vector<std::string> names = {"shm"};
-  if (gloo_is_compiled_in()) names.emplace_back("gloo");
-  return names;
-}
+inline std::vector<std::string> cpu_backends() { return {"shm", "tcp"}; }
 
 using Environment = std::vector<std::pair<std::string, std::string>>;
 

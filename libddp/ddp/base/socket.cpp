@@ -6,6 +6,7 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sys/socket.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -219,9 +220,18 @@ std::optional<Socket> Socket::accept() {
   }
 }
 
-std::size_t Socket::send_some(std::span<const std::byte> bytes) {
+std::size_t Socket::send_some(std::span<const std::byte> bytes) { return send_some(bytes, {}); }
+
+std::size_t Socket::send_some(std::span<const std::byte> first, std::span<const std::byte> second) {
+  const auto part = [](std::span<const std::byte> bytes) {
+    return iovec{const_cast<std::byte*>(bytes.data()), bytes.size()};
+  };
+  iovec parts[] = {part(first), part(second)};
+  msghdr message{};
+  message.msg_iov = parts;
+  message.msg_iovlen = std::size(parts);
   for (;;) {
-    const ssize_t sent = ::send(fd_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+    const ssize_t sent = ::sendmsg(fd_.get(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);
     if (sent >= 0) return static_cast<std::size_t>(sent);
     if (errno == EAGAIN || errno == EWOULDBLOCK) return 0;
     if (is_hang_up(errno)) throw NetworkError(kHungUp);

@@ -67,6 +67,8 @@ class Socket {
   // returns 0 if the send buffer is full.
   std::optional<std::size_t> receive_some(std::span<std::byte> bytes);
   std::size_t send_some(std::span<const std::byte> bytes);
+  // The same for the bytes of `first`, followed by those of `second`.
+  std::size_t send_some(std::span<const std::byte> first, std::span<const std::byte> second);
 
   // Like receive_some, but waits for a byte; returns nothing if the deadline passed. On a socket
   // from connect() this is one system call, where wait_readable and receive_some are two.

@@ -13,7 +13,7 @@
 namespace ddp {
 
 // Operations count as parts of a larger operation, whose hash is `part_of`. Backends that compare
-// the ranks' calls for each operation (gloo) compare the hash, too.
+// the ranks' calls for each operation (tcp) compare the hash, too.
 class [[nodiscard]] ScopedPart : ScopedValue<std::uint64_t> {
  public:
   ScopedPart(ProcessGroup& group, std::uint64_t part_of)

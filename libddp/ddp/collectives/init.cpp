@@ -15,7 +15,6 @@
 #include "ddp/base/log.h"
 #include "ddp/base/worker_slot.h"
 #include "ddp/collectives/check/call_check.h"
-#include "ddp/collectives/gloo/gloo_process_group.h"
 #include "ddp/collectives/hang/hang_watch.h"
 #include "ddp/collectives/hierarchical/hierarchical_process_group.h"
 #include "ddp/collectives/nccl/nccl_process_group.h"
@@ -27,6 +26,7 @@
 #include "ddp/collectives/start/job_store.h"
 #include "ddp/collectives/start/rank_identity.h"
 #include "ddp/collectives/start/rendezvous.h"
+#include "ddp/collectives/tcp/tcp_process_group.h"
 #include "ddp/cuda/cuda.h"
 #include "ddp/store/hash_store.h"
 #include "ddp/store/prefix_store.h"
@@ -185,7 +185,7 @@ std::shared_ptr<ProcessGroup> make_group(const InitOptions& options, const Worke
   }
   if (plan.backend == Backend::kShm) return make_shm_process_group(std::move(config));
   const std::string address = address_of(options, env, store, config.start_timeout);
-  if (plan.backend == Backend::kGloo) return make_gloo_process_group(std::move(config), address);
+  if (plan.backend == Backend::kTcp) return make_tcp_process_group(std::move(config), address);
   return make_hierarchical_process_group(std::move(config), std::move(plan.hosts), address);
 }
 
@@ -241,21 +241,22 @@ std::string_view to_string(Backend backend) {
       return "nccl";
     case Backend::kShm:
       return "shm";
-    case Backend::kGloo:
-      return "gloo";
-    case Backend::kShmGloo:
-      return "shm+gloo";
+    case Backend::kTcp:
+      return "tcp";
+    case Backend::kShmTcp:
+      return "shm+tcp";
   }
   return "unknown";
 }
 
 Backend parse_backend(std::string_view name) {
   for (const Backend backend :
-       {Backend::kAuto, Backend::kNccl, Backend::kShm, Backend::kGloo, Backend::kShmGloo}) {
+       {Backend::kAuto, Backend::kNccl, Backend::kShm, Backend::kTcp, Backend::kShmTcp}) {
     if (name == to_string(backend)) return backend;
   }
+  if (name == "gloo") return Backend::kTcp;
   throw std::invalid_argument("unknown backend '" + std::string(name) +
-                              "' (known: auto, nccl, shm, gloo, shm+gloo)");
+                              "' (known: auto, nccl, shm, tcp, shm+tcp)");
 }
 
 std::shared_ptr<ProcessGroup> init_process_group(const InitOptions& options) {

@@ -14,13 +14,14 @@
 
 namespace ddp {
 
-// kAuto: nccl if every rank has a CUDA device; else shm if all ranks are on one host, gloo if no
-// two ranks share a host, and otherwise both: shared memory inside each host, Gloo between the
+// kAuto: nccl if every rank has a CUDA device; else shm if all ranks are on one host, tcp if no
+// two ranks share a host, and otherwise both: shared memory inside each host, TCP between the
 // hosts.
-enum class Backend { kAuto, kNccl, kShm, kGloo, kShmGloo };
+enum class Backend { kAuto, kNccl, kShm, kTcp, kShmTcp };
 
 [[nodiscard]] std::string_view to_string(Backend backend);
-// Takes "auto", "nccl", "shm", "gloo" or "shm+gloo"; anything else is std::invalid_argument.
+// Takes "auto", "nccl", "shm", "tcp" or "shm+tcp", and "gloo", PyTorch's backend for the same
+// purpose, for "tcp"; anything else is std::invalid_argument.
 [[nodiscard]] Backend parse_backend(std::string_view name);
 
 enum class DeviceChoice { kAuto, kCpu, kCuda };
@@ -43,7 +44,7 @@ struct InitOptions {
   // then belongs to no rank: log lines carry no rank, no error record is written, and the launcher
   // is not told of steps.
   bool ranks_are_threads = false;
-  // The address at which ranks on other hosts reach this one, for Gloo. If empty: the address of
+  // The address at which ranks on other hosts reach this one, for tcp. If empty: the address of
   // this host on the connection to `master`; without such a connection, 127.0.0.1 for ranks that
   // are threads.
   std::string address = {};

@@ -79,7 +79,7 @@ class ProcessGroup : public std::enable_shared_from_this<ProcessGroup> {
   [[nodiscard]] Timeout timeout() const noexcept;
   [[nodiscard]] const std::string& name() const noexcept;
   [[nodiscard]] Store& store() const;
-  // "shm", "nccl", "gloo", "shm+gloo", or "self" in a world of one.
+  // "shm", "nccl", "tcp", "shm+tcp", or "self" in a world of one.
   [[nodiscard]] virtual std::string_view backend() const = 0;
 
   // In place: every rank ends with the reduction over all ranks.

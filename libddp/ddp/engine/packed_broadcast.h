@@ -13,7 +13,7 @@
 namespace ddp {
 
 // Gives every rank rank 0's values of many buffers. Small ones travel together, since each
-// operation costs some microseconds, or a millisecond over gloo, and a model may have hundreds of
+// operation costs some microseconds, or a hundred over tcp, and a model may have hundreds of
 // batch-norm statistics. All ranks construct it with buffers of equal sizes.
 class PackedBroadcast {
  public:

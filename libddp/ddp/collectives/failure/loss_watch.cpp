@@ -39,8 +39,6 @@ void LossWatch::look_at(const CollectiveSignature& operation, Clock::time_point 
                         const std::vector<PeerRoll::Lost>& all_lost) {
   for (const PeerRoll::Lost& lost : all_lost) {
     if (is_transfer(operation.kind) && operation.root != lost.rank) continue;
-    const bool may_be_done = is_transfer(operation.kind) && lost.fate != Fate::kDied;
-    if (may_be_done && options_.awaits && !options_.awaits(lost.rank)) continue;
     const auto seen = seen_.try_emplace(lost.rank, Clock::now()).first->second;
     const std::string what =
         why_it_is_missing(lost, operation, Clock::now() - std::max(seen, since));
@@ -59,8 +57,8 @@ std::string LossWatch::why_it_is_missing(const PeerRoll::Lost& lost,
   if (lost.fate == Fate::kDied) return age >= options_.for_dead ? " died" : "";
   if (lost.fate == Fate::kUnknown) return age >= options_.for_unknown ? " was lost" : "";
   const bool may_have_done_its_part = is_transfer(operation.kind);
-  const bool is_old = age >= (may_have_done_its_part ? options_.for_unknown : options_.for_leaver);
-  return is_old && roll_.left_before(lost.rank, operation) ? " left the group" : "";
+  const bool is_missing = !may_have_done_its_part || age >= options_.for_unknown;
+  return is_missing && roll_.left_before(lost.rank, operation) ? " left the group" : "";
 }
 
 }  // namespace ddp

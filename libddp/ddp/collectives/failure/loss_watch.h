@@ -29,14 +29,11 @@ class LossWatch {
     std::string backend;
     std::function<std::vector<PeerRoll::Lost>()> find_lost;
     Timeout patience;  // how long an operation is pending before anybody is looked for
-    // How long an operation may be pending after a loss was seen,
-    Timeout for_dead;     // of a rank that died;
-    Timeout for_leaver;   // that left without its part of the operation;
-    Timeout for_unknown;  // of a rank that may have done its part: its fate is unknown, or it left
-                          // and the operation is a send or recv
-    // Whether a batch of sends and receives cannot go on without this peer. Null: it is not known
-    // which of the messages are done.
-    std::function<bool(int peer)> awaits = nullptr;
+    // How long an operation may be pending after a loss was seen, of a rank that died, or of one
+    // that may have done its part: its fate is unknown, or it left and the operation is a send or
+    // recv. It is not known which messages of a batch are done.
+    Timeout for_dead;
+    Timeout for_unknown;
   };
 
   // Borrows the last three.

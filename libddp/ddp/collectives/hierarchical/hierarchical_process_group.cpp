@@ -14,7 +14,6 @@
 #include "ddp/collectives/check/call_exchange.h"
 #include "ddp/collectives/failure/first_error.h"
 #include "ddp/collectives/failure/peer_roll.h"
-#include "ddp/collectives/gloo/gloo_process_group.h"
 #include "ddp/collectives/hang/flight_recorder.h"
 #include "ddp/collectives/hierarchical/hierarchical_algorithms.h"
 #include "ddp/collectives/hierarchical/host_groups.h"
@@ -24,6 +23,7 @@
 #include "ddp/collectives/shm/shm_process_group.h"
 #include "ddp/collectives/start/group_start.h"
 #include "ddp/collectives/start/host_layout.h"
+#include "ddp/collectives/tcp/tcp_process_group.h"
 
 namespace ddp {
 namespace {
@@ -37,56 +37,51 @@ HostLayout layout_of(const GroupConfig& config, const std::vector<int>& hosts) {
   return HostLayout(own);
 }
 
-// All that the queue's thread touches: it may have to outlive the group.
-class HostsOperations {
+class HierarchicalProcessGroup final : public QueuedProcessGroup {
  public:
-  HostsOperations(const GroupConfig& config, HostLayout layout, const std::string& address,
-                  std::shared_ptr<FlightRecorder> recorder)
-      : rank_(config.rank),
-        names_(config),
-        origin_("[shm+gloo] " + names_.rank(config.rank)),
+  HierarchicalProcessGroup(GroupConfig group_config, HostLayout layout, std::vector<int> hosts,
+                           std::string address)
+      : QueuedProcessGroup(std::move(group_config)),
+        hosts_(std::move(hosts)),
+        address_(std::move(address)),
+        names_(config()),
+        origin_("[shm+tcp] " + names_.rank(rank())),
         layout_(std::move(layout)),
-        recorder_(std::move(recorder)),
-        calls_(config),
-        roll_(config),
-        groups_(make_host_groups(config, layout_, address)),
-        algorithms_(layout_, config.rank, groups_),
-        queue_("ddp-hosts", origin_, recorder_,
+        calls_(config()),
+        roll_(config()),
+        groups_(make_host_groups(config(), layout_, address_)),
+        algorithms_(layout_, rank(), groups_),
+        queue_("ddp-hosts", origin_, shared_recorder(),
                [this](std::span<const Collective> batch) { execute(batch); }),
-        first_error_(config.background_store,
+        first_error_(config().background_store,
                      [this](const std::exception_ptr& error) {
                        queue_.fail(error);
                        groups_.abort(describe(error));
                      }),
         watch_("ddp-watch", FirstError::kPeriod, [this] { return !first_error_.poll(); }) {}
 
-  [[nodiscard]] OperationQueue& queue() { return queue_; }
-  [[nodiscard]] const HostGroups& groups() const { return groups_; }
-
-  void abort(const std::string& reason) {
-    first_error_.set(PeerError(origin_ + " aborted: " + reason));
-  }
-  void check_on(std::span<const int> awaited, const std::function<bool()>& has_come) {
-    roll_.check_on(awaited, has_come, first_error_, "[shm+gloo]");
-  }
-
-  // Nothing runs any more, neither here nor on the threads of the groups between hosts.
-  [[nodiscard]] bool wait_idle(Timeout timeout) {
-    return queue_.wait_idle(timeout) && groups_.wait_idle(timeout);
-  }
-
-  [[nodiscard]] bool wait_released(const Buffer& memory, Timeout timeout) {
-    return queue_.wait_released(memory, timeout) && groups_.wait_released(memory, timeout);
-  }
-
-  // Makes this rank leave the group. False if an operation that uses this object still runs.
-  [[nodiscard]] bool stop(Timeout grace) {
-    const auto leave = [this] {
-      roll_.leave(recorder_->position().collectives);
+  ~HierarchicalProcessGroup() override {
+    queue_.stop([this] {
+      roll_.leave(recorder().position().collectives);
       is_leaving_.store(true);
       if (!queue_.wait_idle(Timeout(0))) groups_.abort("a rank left the group");
-    };
-    return queue_.stop(leave, grace) && wait_idle(grace);
+    });
+  }
+
+  std::string_view backend() const override { return "shm+tcp"; }
+  void check_on(std::span<const int> awaited, const std::function<bool()>& has_come) override {
+    roll_.check_on(awaited, has_come, first_error_, "[shm+tcp]");
+  }
+
+  Allocation allocate(std::size_t size_bytes) override;
+
+ protected:
+  OperationQueue& queue() override { return queue_; }
+  void do_abort(std::string_view reason) override {
+    first_error_.set(PeerError(origin_ + " aborted: " + std::string(reason)));
+  }
+  std::shared_ptr<ProcessGroup> make_child(GroupConfig child) override {
+    return make_hierarchical_process_group(std::move(child), hosts_, address_);
   }
 
  private:
@@ -108,17 +103,17 @@ class HostsOperations {
   // Sets the error in terms of this group's operation, unless another rank was first.
   void explain(const Error& error) {
     if (dynamic_cast<const MismatchError*>(&error) != nullptr) {
-      first_error_.set(MismatchError("[shm+gloo] " + calls_.mismatch(algorithms_.current())));
+      first_error_.set(MismatchError("[shm+tcp] " + calls_.mismatch(algorithms_.current())));
     } else if (dynamic_cast<const TimeoutError*>(&error) != nullptr) {
       first_error_.set(TimeoutError(timeout_sentence(origin_, algorithms_.timeout(),
-                                                     recorder_->hang().diagnosis(), during())));
+                                                     recorder().hang().diagnosis(), during())));
     } else {
       first_error_.set(PeerError(loss_text()));
     }
   }
 
-  [[nodiscard]] std::string during() const {
-    return to_string(algorithms_.current()) + purpose_of_pending(*recorder_) + names_.of_group();
+  [[nodiscard]] std::string during() {
+    return to_string(algorithms_.current()) + purpose_of_pending(recorder()) + names_.of_group();
   }
 
   // Only ranks of the same host can see whether a rank is alive; they will report it.
@@ -128,20 +123,20 @@ class HostsOperations {
       const std::string names = roll_.names(other_leaders());  // none if the store is gone
       what = (names.empty() ? "a rank" : names) + " died or cannot be reached";
     }
-    return "[shm+gloo] " + what + ", while " + names_.rank(rank_) + " is in " + during();
+    return "[shm+tcp] " + what + ", while " + names_.rank(rank()) + " is in " + during();
   }
 
   [[nodiscard]] std::vector<int> other_leaders() const {
     std::vector<int> others = layout_.leaders();
-    others.erase(others.begin() + layout_.place(rank_).host);
+    others.erase(others.begin() + layout_.place(rank()).host);
     return others;
   }
 
-  int rank_;
+  std::vector<int> hosts_;  // by rank of the job
+  std::string address_;
   GroupNames names_;
   std::string origin_;
   HostLayout layout_;
-  std::shared_ptr<FlightRecorder> recorder_;
   CallExchange calls_;
   PeerRoll roll_;
   HostGroups groups_;
@@ -152,51 +147,12 @@ class HostsOperations {
   PeriodicThread watch_;  // last: it uses all of the above
 };
 
-class HierarchicalProcessGroup final : public QueuedProcessGroup {
- public:
-  HierarchicalProcessGroup(GroupConfig group_config, HostLayout layout, std::vector<int> hosts,
-                           std::string address)
-      : QueuedProcessGroup(std::move(group_config)),
-        hosts_(std::move(hosts)),
-        address_(std::move(address)),
-        operations_(std::make_unique<HostsOperations>(config(), std::move(layout), address_,
-                                                      shared_recorder())) {}
-
-  ~HierarchicalProcessGroup() override {
-    if (operations_->stop(kStopGrace)) return;
-    recorder().broken();                       // nobody waits for it any more
-    static_cast<void>(operations_.release());  // leaked, since a thread hangs in Gloo
-  }
-
-  std::string_view backend() const override { return "shm+gloo"; }
-  void check_on(std::span<const int> awaited, const std::function<bool()>& has_come) override {
-    operations_->check_on(awaited, has_come);
-  }
-
-  Allocation allocate(std::size_t size_bytes) override;
-
- protected:
-  OperationQueue& queue() override { return operations_->queue(); }
-  void do_abort(std::string_view reason) override { operations_->abort(std::string(reason)); }
-  std::shared_ptr<ProcessGroup> make_child(GroupConfig child) override {
-    return make_hierarchical_process_group(std::move(child), hosts_, address_);
-  }
-
- private:
-  static constexpr Timeout kStopGrace{100};
-
-  std::vector<int> hosts_;  // by rank of the job
-  std::string address_;
-  std::unique_ptr<HostsOperations> operations_;
-};
-
 // Shared memory where there is any, which waits for the group inside the host before it goes.
 Allocation HierarchicalProcessGroup::allocate(std::size_t size_bytes) {
-  const std::shared_ptr<ProcessGroup>& inside = operations_->groups().inside;
   return guard_operand_memory(
-      inside ? inside->allocate(size_bytes) : allocate_host(size_bytes),
-      [operations = operations_.get()](const Buffer& memory, Timeout timeout) {
-        return operations->wait_released(memory, timeout);
+      groups_.inside ? groups_.inside->allocate(size_bytes) : allocate_host(size_bytes),
+      [this](const Buffer& memory, Timeout timeout) {
+        return queue_.wait_released(memory, timeout) && groups_.wait_released(memory, timeout);
       },
       weak_from_this());
 }
@@ -208,7 +164,7 @@ std::shared_ptr<ProcessGroup> make_hierarchical_process_group(GroupConfig config
                                                               std::string address) {
   HostLayout layout = layout_of(config, hosts);
   if (layout.host_count() == 1) return make_shm_process_group(std::move(config));
-  if (layout.width() == 1) return make_gloo_process_group(std::move(config), std::move(address));
+  if (layout.width() == 1) return make_tcp_process_group(std::move(config), std::move(address));
   return make_group_object<HierarchicalProcessGroup>(std::move(config), std::move(layout),
                                                      std::move(hosts), std::move(address));
 }

@@ -6,10 +6,10 @@
 #include <vector>
 
 #include "ddp/base/error.h"
-#include "ddp/collectives/gloo/gloo_process_group.h"
 #include "ddp/collectives/group_names.h"
 #include "ddp/collectives/shm/shm_process_group.h"
 #include "ddp/collectives/start/group_start.h"
+#include "ddp/collectives/tcp/tcp_process_group.h"
 #include "ddp/store/prefix_store.h"
 
 namespace ddp {
@@ -41,8 +41,8 @@ std::shared_ptr<ProcessGroup> make_inside(const GroupConfig& config, int host,
     return make_shm_process_group(inner_config(config, "host" + std::to_string(host), fellows));
   } catch (const Error&) {
     std::throw_with_nested(
-        EnvironmentError("[shm+gloo] " + GroupNames(config).ranks(fellows) +
-                         " cannot share memory; choose gloo (InitOptions::backend), or"));
+        EnvironmentError("[shm+tcp] " + GroupNames(config).ranks(fellows) +
+                         " cannot share memory; choose tcp (InitOptions::backend), or"));
   }
 }
 
@@ -72,10 +72,10 @@ HostGroups make_host_groups(const GroupConfig& config, const HostLayout& layout,
   std::vector<int> everybody(layout.places.size());
   std::iota(everybody.begin(), everybody.end(), 0);
   HostGroups groups;
-  groups.flat = make_gloo_process_group(inner_config(config, "flat", everybody), address);
+  groups.flat = make_tcp_process_group(inner_config(config, "flat", everybody), address);
   if (self.local_rank == 0) {
     const GroupConfig leaders = inner_config(config, "leaders", layout.leaders());
-    groups.leaders = make_gloo_process_group(leaders, address);
+    groups.leaders = make_tcp_process_group(leaders, address);
   }
   groups.inside =
       make_inside(config, self.host, layout.members[static_cast<std::size_t>(self.host)]);

@@ -25,7 +25,7 @@ struct HostGroups {
   [[nodiscard]] bool wait_released(const Buffer& memory, Timeout timeout) const;
 };
 
-// Collective over the ranks of `config`; `address` as for gloo.
+// Collective over the ranks of `config`; `address` as for tcp.
 [[nodiscard]] HostGroups make_host_groups(const GroupConfig& config, const HostLayout& layout,
                                           const std::string& address);
 

@@ -34,7 +34,6 @@ NcclWatchdog::NcclWatchdog(const Watched& watched)
                    .find_lost = [&roll = watched.roll] { return roll.lost(); },
                    .patience = kSearchPatience,
                    .for_dead = kDeathGrace,
-                   .for_leaver = Timeout(0),  // the operation cannot end
                    .for_unknown = kLossGrace},
                   watched.recorder, watched.roll, watched.first_error),
       listen_("ddp-nccl-store", FirstError::kPeriod, [this] { return listen(); }),

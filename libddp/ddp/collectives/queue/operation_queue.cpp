@@ -43,8 +43,8 @@ OperationQueue::~OperationQueue() {
   stop([] {});
 }
 
-bool OperationQueue::stop(const std::function<void()>& interrupt, Timeout grace) {
-  if (!thread_.joinable()) return true;
+void OperationQueue::stop(const std::function<void()>& interrupt) {
+  if (!thread_.joinable()) return;
   recorder_->hang().when_overdue(nullptr);
   Lock lock(mutex_);
   leaving_ = true;
@@ -55,16 +55,7 @@ bool OperationQueue::stop(const std::function<void()>& interrupt, Timeout grace)
   work_arrived_.notify_all();
   lock.unlock();
   interrupt();
-  lock.lock();
-  const auto deadline = Deadline::after(grace).time_point();
-  const bool stopped = work_done_.wait_until(lock, deadline, [this] { return stopped_; });
-  lock.unlock();
-  if (stopped) {
-    thread_.join();
-  } else {
-    thread_.detach();
-  }
-  return stopped;
+  thread_.join();
 }
 
 std::uint64_t OperationQueue::submit(std::span<const Collective> operations) {
@@ -231,7 +222,6 @@ void OperationQueue::run() {
     if (!may_run()) break;
     run_batch(lock);
   }
-  stopped_ = true;
   work_done_.notify_all();
 }
 

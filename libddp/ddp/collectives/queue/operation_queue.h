@@ -63,9 +63,8 @@ class OperationQueue {
 
   // Gives submitted operations kLeaveTimeout to end, unless the queue is broken, then ends the
   // thread after the running operation; `interrupt` is called to make that operation return or
-  // throw soon. Returns false if it did not within `grace`: the thread then goes on alone, and this
-  // queue and all that Execute uses must never be destroyed.
-  bool stop(const std::function<void()>& interrupt, Timeout grace = Timeout::max());
+  // throw soon.
+  void stop(const std::function<void()>& interrupt);
 
   // Submits operations that start together, at most kCapacity; returns the number of the last one.
   std::uint64_t submit(std::span<const Collective> operations);
@@ -153,7 +152,6 @@ class OperationQueue {
   bool executing_ = false;
   bool leaving_ = false;  // stop() was called
   bool stopping_ = false;
-  bool stopped_ = false;  // the thread runs nothing any more
   std::exception_ptr error_;
   std::thread thread_;
 };

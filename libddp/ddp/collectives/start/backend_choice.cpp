@@ -49,21 +49,21 @@ void check_all_share_memory(const std::vector<Hello>& hellos) {
     if (hellos[rank].alone_because.empty()) continue;
     refuse(Backend::kShm, to_string(hellos[rank].who) +
                               " cannot share memory: " + hellos[rank].alone_because +
-                              ", or choose gloo (InitOptions::backend)");
+                              ", or choose tcp (InitOptions::backend)");
   }
 }
 
 // The backend for CPU ranks on these hosts.
 Backend backend_for(const HostLayout& layout) {
   if (layout.host_count() == 1) return Backend::kShm;
-  return layout.width() == 1 ? Backend::kGloo : Backend::kShmGloo;
+  return layout.width() == 1 ? Backend::kTcp : Backend::kShmTcp;
 }
 
 Backend check_asked(Backend asked, Backend suitable) {
   if (asked == Backend::kShm && suitable != asked) refuse(asked, "the ranks are on several hosts");
-  if (asked != Backend::kShmGloo || suitable == asked) return asked;
+  if (asked != Backend::kShmTcp || suitable == asked) return asked;
   refuse(asked, suitable == Backend::kShm ? "all ranks are on one host; use shm"
-                                          : "no two ranks are on one host; use gloo");
+                                          : "no two ranks are on one host; use tcp");
 }
 
 std::string on_gpu(const Hello& hello) { return hello.gpu.empty() ? "a CPU" : "a GPU"; }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
-#include "ddp/collectives/gloo/gloo_algorithms.h"
-
-#include <gloo/types.h>
+#include "ddp/collectives/tcp/tcp_algorithms.h"
 
 #include <algorithm>
+#include <cstddef>
+#include <cstring>
 #include <deque>
 #include <utility>
 
@@ -12,9 +12,6 @@
 
 namespace ddp {
 namespace {
-
-// Of our own messages only those of transfers (gloo_transfer.cpp) have another prefix.
-constexpr std::uint8_t kExchangePrefix = 0x22;
 
 // From this size on, blocks save more time than the second exchange takes.
 constexpr std::size_t kBlocksFromBytes = std::size_t{16} << 10;
@@ -46,16 +43,15 @@ void copy_own(const Buffer& source, const Buffer& target) {
 }  // namespace
 
 // Messages between this rank and others that have the same number on all ranks.
-class GlooAlgorithms::Exchange {
+class TcpAlgorithms::Exchange {
  public:
-  explicit Exchange(GlooAlgorithms& owner)
-      : owner_(owner), slot_(gloo::Slot::build(kExchangePrefix, owner.exchanges_++)) {}
+  explicit Exchange(TcpAlgorithms& owner) : owner_(owner), tag_(exchange_tag(owner.exchanges_++)) {}
 
   void send(int peer, const Buffer& data) {
-    if (data.count > 0) messages_.push_back(owner_.wire_.send(peer, slot_, data));
+    if (data.count > 0) messages_.push_back(owner_.wire_.send(peer, tag_, data));
   }
   void receive(int peer, const Buffer& data) {
-    if (data.count > 0) messages_.push_back(owner_.wire_.receive(peer, slot_, data));
+    if (data.count > 0) messages_.push_back(owner_.wire_.receive(peer, tag_, data));
   }
 
   // The same for parts of the ranks' inputs, which may have come with the heads. `offset` is where
@@ -69,36 +65,46 @@ class GlooAlgorithms::Exchange {
   }
 
   void finish() {
-    for (GlooWire::Message& message : messages_) message.wait(owner_.deadline_);
+    for (TcpWire::Message& message : messages_) message.wait(owner_.deadline_);
     messages_.clear();
   }
 
  private:
-  GlooAlgorithms& owner_;
-  std::uint64_t slot_;
-  std::vector<GlooWire::Message> messages_;
+  TcpAlgorithms& owner_;
+  TcpWire::Tag tag_;
+  std::vector<TcpWire::Message> messages_;
 };
 
 // A part of an all_reduce: the elements that this rank sums, and the messages of that part.
-struct GlooAlgorithms::Segment {
+struct TcpAlgorithms::Segment {
   Buffer sum;                 // the place of one of the terms
   std::vector<Buffer> terms;  // by rank
   Exchange inputs;
   Exchange sums;  // only if ranks sum blocks
 };
 
-GlooAlgorithms::GlooAlgorithms(std::shared_ptr<gloo::Context> context, GroupNames names)
-    : wire_(std::move(context)),
+TcpAlgorithms::TcpAlgorithms(TcpWire& wire, int rank, int world_size, GroupNames names)
+    : wire_(wire),
+      rank_(rank),
+      world_size_(world_size),
       names_(std::move(names)),
-      heads_(index(wire_.size())),
-      sent_(index(wire_.size())),
-      received_(index(wire_.size())) {
-  for (int rank = 0; rank < wire_.size(); ++rank) {
-    if (rank != wire_.rank()) others_.push_back(rank);
+      heads_(index(world_size_)),
+      sent_(index(world_size_)),
+      received_(index(world_size_)) {
+  for (int other = 0; other < world_size_; ++other) {
+    if (other != rank_) others_.push_back(other);
   }
 }
 
-void GlooAlgorithms::run(std::span<const Collective> batch) {
+void TcpAlgorithms::run(std::span<const Collective> batch) {
+  try {
+    run_batch(batch);
+  } catch (const TcpWire::Unexpected& message) {
+    throw MismatchError(explain(message));
+  }
+}
+
+void TcpAlgorithms::run_batch(std::span<const Collective> batch) {
   run_transfers(batch);
   for (const Collective& operation : batch) {
     if (is_transfer(operation.kind)) continue;
@@ -108,53 +114,43 @@ void GlooAlgorithms::run(std::span<const Collective> batch) {
   }
 }
 
-void GlooAlgorithms::run_transfers(std::span<const Collective> batch) {
-  std::vector<GlooTransfer> transfers;
+void TcpAlgorithms::run_transfers(std::span<const Collective> batch) {
+  std::vector<TcpTransfer> transfers;
   for (const Collective& operation : batch) {
     if (!is_transfer(operation.kind)) continue;
     auto& counts = operation.kind == CollectiveKind::kSend ? sent_ : received_;
     const std::uint64_t sequence = ++counts[index(operation.peer)];
     begin(signature_of(operation, sequence), operation.timeout);
-    transfers.emplace_back(wire_, names_, operation, sequence);
+    transfers.emplace_back(wire_, rank_, names_, operation, sequence);
   }
-  for (GlooTransfer& transfer : transfers) transfer.start();
-  for (GlooTransfer& transfer : transfers) {
-    await(transfer);
+  for (TcpTransfer& transfer : transfers) transfer.start();
+  for (TcpTransfer& transfer : transfers) {
+    current_ = transfer.signature();
     transfer.accept();
   }
-  for (GlooTransfer& transfer : transfers) {
-    await(transfer);
+  for (TcpTransfer& transfer : transfers) {
+    current_ = transfer.signature();
     transfer.finish();
   }
-  awaited_peer_.store(-1, std::memory_order_relaxed);
 }
 
-void GlooAlgorithms::await(const GlooTransfer& transfer) {
-  current_ = transfer.signature();
-  awaited_peer_.store(transfer.peer(), std::memory_order_relaxed);
-}
-
-void GlooAlgorithms::begin(const CollectiveSignature& signature, Timeout timeout) {
+void TcpAlgorithms::begin(const CollectiveSignature& signature, Timeout timeout) {
   current_ = signature;
   timeout_ = timeout;
-  begin_ = Clock::now();
   deadline_ = Deadline::after(timeout);
 }
 
-bool GlooAlgorithms::has_timed_out() const { return Clock::now() - begin_ >= timeout_ * 9 / 10; }
-
 // All ranks decide alike whether the inputs travel with the heads: they compare what decides it.
-void GlooAlgorithms::agree(const Collective& operation) {
+void TcpAlgorithms::agree(const Collective& operation) {
   const bool has_shares =
       current_.kind == CollectiveKind::kScatter || current_.kind == CollectiveKind::kReduceScatter;
-  const std::size_t input = current_.count * (has_shares ? index(wire_.size()) : 1);
+  const std::size_t input = current_.count * (has_shares ? index(world_size_) : 1);
   is_in_head_ = input * size_of(current_.dtype) <= kHeadBytes;
-  Head& own = heads_[index(wire_.rank())];
+  Head& own = heads_[index(rank_)];
   own.call = {current_, operation.part_of};
-  const bool has_input =
-      current_.kind != CollectiveKind::kScatter || operation.peer == wire_.rank();
+  const bool has_input = current_.kind != CollectiveKind::kScatter || operation.peer == rank_;
   if (is_in_head_ && has_input && current_.count > 0) {
-    cpu::copy(operation.input, input_in_head(wire_.rank(), operation.input.dtype).slice(0, input));
+    cpu::copy(operation.input, input_in_head(rank_, operation.input.dtype).slice(0, input));
   }
   Exchange exchange(*this);
   for (const int peer : others_) {
@@ -162,14 +158,14 @@ void GlooAlgorithms::agree(const Collective& operation) {
     exchange.send(peer, bytes_of(own));
   }
   exchange.finish();
-  for (int other = 1; other < wire_.size(); ++other) {
+  for (int other = 1; other < world_size_; ++other) {
     const Call& call = heads_[index(other)].call;
     if (call == heads_[0].call) continue;
     throw MismatchError(names_.mismatch(0, heads_[0].call.signature, other, call.signature));
   }
 }
 
-void GlooAlgorithms::run_collective(const Collective& operation) {
+void TcpAlgorithms::run_collective(const Collective& operation) {
   switch (operation.kind) {
     case CollectiveKind::kAllReduce:
       return all_reduce(operation.input, operation.op);
@@ -194,17 +190,17 @@ void GlooAlgorithms::run_collective(const Collective& operation) {
   }
 }
 
-void GlooAlgorithms::all_reduce(const Buffer& data, ReduceOp op) {
+void TcpAlgorithms::all_reduce(const Buffer& data, ReduceOp op) {
   if (is_in_head_) {
     std::vector<Buffer> terms;
-    for (int rank = 0; rank < wire_.size(); ++rank) {
+    for (int rank = 0; rank < world_size_; ++rank) {
       terms.push_back(input_in_head(rank, data.dtype).slice(0, data.count));
     }
     return cpu::reduce_terms(terms, {&data, 1}, op);
   }
   const bool in_blocks = uses_blocks(data);
   const std::size_t block = kSegmentBlockBytes / size_of(data.dtype);
-  const std::size_t size = in_blocks ? block * index(wire_.size()) : block;
+  const std::size_t size = in_blocks ? block * index(world_size_) : block;
   std::deque<Segment> started;
   std::vector<Segment> summed;
   const auto sum_first = [&] {
@@ -222,16 +218,16 @@ void GlooAlgorithms::all_reduce(const Buffer& data, ReduceOp op) {
 }
 
 // `place` is the part of the memory for terms that the segment may use.
-GlooAlgorithms::Segment GlooAlgorithms::start_segment(const Buffer& data, std::size_t place,
-                                                      bool in_blocks) {
-  const std::size_t ranks = index(wire_.size());
+TcpAlgorithms::Segment TcpAlgorithms::start_segment(const Buffer& data, std::size_t place,
+                                                    bool in_blocks) {
+  const std::size_t ranks = index(world_size_);
   if (terms_memory_.data() == nullptr) {
     terms_memory_ = allocate_host(kSegmentsAhead * ranks * kSegmentBlockBytes);
   }
   const auto part_for = [&](int rank) {
-    return in_blocks ? part_of(data, rank, wire_.size()) : data;
+    return in_blocks ? part_of(data, rank, world_size_) : data;
   };
-  const Buffer own = part_for(wire_.rank());
+  const Buffer own = part_for(rank_);
   Segment segment{own, std::vector<Buffer>(ranks, own), Exchange(*this), Exchange(*this)};
   for (const int peer : others_) {
     Buffer& term = segment.terms[index(peer)];
@@ -245,15 +241,15 @@ GlooAlgorithms::Segment GlooAlgorithms::start_segment(const Buffer& data, std::s
   return segment;
 }
 
-void GlooAlgorithms::sum(Segment& segment, ReduceOp op, bool in_blocks) {
+void TcpAlgorithms::sum(Segment& segment, ReduceOp op, bool in_blocks) {
   segment.inputs.finish();
   if (segment.sum.count > 0) cpu::reduce_terms(segment.terms, {&segment.sum, 1}, op);
   if (!in_blocks) return;
   for (const int peer : others_) segment.sums.send(peer, segment.sum);
 }
 
-void GlooAlgorithms::reduce(const Collective& operation) {
-  if (wire_.rank() == operation.peer) return all_reduce(operation.input, operation.op);
+void TcpAlgorithms::reduce(const Collective& operation) {
+  if (rank_ == operation.peer) return all_reduce(operation.input, operation.op);
   if (is_in_head_) return;
   const Allocation scratch = allocate_host(operation.input.size_bytes());
   Buffer copy = operation.input;
@@ -262,10 +258,10 @@ void GlooAlgorithms::reduce(const Collective& operation) {
   all_reduce(copy, operation.op);
 }
 
-void GlooAlgorithms::broadcast(const Collective& operation) {
+void TcpAlgorithms::broadcast(const Collective& operation) {
   if (!is_in_head_ && uses_blocks(operation.input)) return broadcast_blocks(operation);
   Exchange exchange(*this);
-  if (wire_.rank() == operation.peer) {
+  if (rank_ == operation.peer) {
     for (const int peer : others_) exchange.send_input(peer, operation.input);
   } else {
     exchange.receive_input(operation.peer, 0, operation.input);
@@ -273,13 +269,13 @@ void GlooAlgorithms::broadcast(const Collective& operation) {
   exchange.finish();
 }
 
-void GlooAlgorithms::broadcast_blocks(const Collective& operation) {
+void TcpAlgorithms::broadcast_blocks(const Collective& operation) {
   const int root = operation.peer;
-  const auto block = [&](int rank) { return part_of(operation.input, rank, wire_.size()); };
-  const Buffer own = block(wire_.rank());
+  const auto block = [&](int rank) { return part_of(operation.input, rank, world_size_); };
+  const Buffer own = block(rank_);
   Exchange from_root(*this);
   Exchange to_all(*this);
-  if (wire_.rank() == root) {
+  if (rank_ == root) {
     for (const int peer : others_) {
       from_root.send(peer, block(peer));
       to_all.send(peer, own);
@@ -296,7 +292,7 @@ void GlooAlgorithms::broadcast_blocks(const Collective& operation) {
   to_all.finish();
 }
 
-void GlooAlgorithms::all_gather(const Collective& operation) {
+void TcpAlgorithms::all_gather(const Collective& operation) {
   const Buffer& input = operation.input;
   const auto share = [&](int rank) {
     return operation.output.slice(index(rank) * input.count, input.count);
@@ -306,55 +302,55 @@ void GlooAlgorithms::all_gather(const Collective& operation) {
     exchange.receive_input(peer, 0, share(peer));
     exchange.send_input(peer, input);
   }
-  copy_own(input, share(wire_.rank()));
+  copy_own(input, share(rank_));
   exchange.finish();
 }
 
-void GlooAlgorithms::gather(const Collective& operation) {
+void TcpAlgorithms::gather(const Collective& operation) {
   const Buffer& input = operation.input;
   const auto share = [&](int rank) {
     return operation.output.slice(index(rank) * input.count, input.count);
   };
   Exchange exchange(*this);
-  if (wire_.rank() == operation.peer) {
+  if (rank_ == operation.peer) {
     for (const int peer : others_) exchange.receive_input(peer, 0, share(peer));
-    copy_own(input, share(wire_.rank()));
+    copy_own(input, share(rank_));
   } else {
     exchange.send_input(operation.peer, input);
   }
   exchange.finish();
 }
 
-void GlooAlgorithms::scatter(const Collective& operation) {
+void TcpAlgorithms::scatter(const Collective& operation) {
   const Buffer& output = operation.output;
   const auto share = [&](int rank) {
     return operation.input.slice(index(rank) * output.count, output.count);
   };
   Exchange exchange(*this);
-  if (wire_.rank() == operation.peer) {
+  if (rank_ == operation.peer) {
     for (const int peer : others_) exchange.send_input(peer, share(peer));
-    copy_own(share(wire_.rank()), output);
+    copy_own(share(rank_), output);
   } else {
-    exchange.receive_input(operation.peer, index(wire_.rank()) * output.count, output);
+    exchange.receive_input(operation.peer, index(rank_) * output.count, output);
   }
   exchange.finish();
 }
 
-void GlooAlgorithms::all_to_all(const Collective& operation) {
-  const std::size_t count = operation.input.count / index(wire_.size());
+void TcpAlgorithms::all_to_all(const Collective& operation) {
+  const std::size_t count = operation.input.count / index(world_size_);
   const auto share = [&](const Buffer& whole, int rank) {
     return whole.slice(index(rank) * count, count);
   };
   Exchange exchange(*this);
   for (const int peer : others_) {
-    exchange.receive_input(peer, index(wire_.rank()) * count, share(operation.output, peer));
+    exchange.receive_input(peer, index(rank_) * count, share(operation.output, peer));
     exchange.send_input(peer, share(operation.input, peer));
   }
-  cpu::copy(share(operation.input, wire_.rank()), share(operation.output, wire_.rank()));
+  cpu::copy(share(operation.input, rank_), share(operation.output, rank_));
   exchange.finish();
 }
 
-void GlooAlgorithms::reduce_scatter(const Collective& operation) {
+void TcpAlgorithms::reduce_scatter(const Collective& operation) {
   const Buffer& sum = operation.output;
   const Allocation scratch = allocate_host(operation.input.size_bytes());
   Buffer terms = operation.input;
@@ -363,17 +359,27 @@ void GlooAlgorithms::reduce_scatter(const Collective& operation) {
   exchange.output = terms;
   all_to_all(exchange);
   std::vector<Buffer> all;
-  for (int rank = 0; rank < wire_.size(); ++rank) {
+  for (int rank = 0; rank < world_size_; ++rank) {
     all.push_back(terms.slice(index(rank) * sum.count, sum.count));
   }
   cpu::reduce_terms(all, {&sum, 1}, operation.op);
 }
 
-bool GlooAlgorithms::uses_blocks(const Buffer& data) const {
-  return wire_.size() > 2 && data.size_bytes() >= kBlocksFromBytes;
+// Both begin with a signature: the head of a collective, and the first message of a send.
+std::string TcpAlgorithms::explain(const TcpWire::Unexpected& message) const {
+  static_assert(offsetof(Head, call) == 0 && offsetof(Call, signature) == 0);
+  CollectiveSignature other;
+  if (message.bytes().size() < sizeof(other)) return message.what();
+  std::memcpy(&other, message.bytes().data(), sizeof(other));
+  if (message.peer() < rank_) return names_.mismatch(message.peer(), other, rank_, current_);
+  return names_.mismatch(rank_, current_, message.peer(), other);
 }
 
-Buffer GlooAlgorithms::input_in_head(int rank, DType dtype) {
+bool TcpAlgorithms::uses_blocks(const Buffer& data) const {
+  return world_size_ > 2 && data.size_bytes() >= kBlocksFromBytes;
+}
+
+Buffer TcpAlgorithms::input_in_head(int rank, DType dtype) {
   return {heads_[index(rank)].input, kHeadBytes / size_of(dtype), dtype, kCpuDevice};
 }
 

@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// For sources compiled with Gloo only.
-//
-// The collectives over a connected Gloo context. Gloo only moves messages; whom they go to, and all
-// sums, are ours. Every rank sends directly to every other:
+// The collectives over TCP. Every rank sends directly to every other:
 //
 //   each collective    first every rank's head to every rank: the signature, and the rank's whole
 //                      input if it is small. Then each rank computes its result, or:
@@ -21,39 +18,33 @@
 // and in every run.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
-#include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "ddp/base/allocation.h"
 #include "ddp/base/time.h"
 #include "ddp/collectives/collective.h"
-#include "ddp/collectives/gloo/gloo_transfer.h"
-#include "ddp/collectives/gloo/gloo_wire.h"
 #include "ddp/collectives/group_names.h"
+#include "ddp/collectives/tcp/tcp_transfer.h"
+#include "ddp/collectives/tcp/tcp_wire.h"
 
 namespace ddp {
 
 // The calls block; they are for one thread.
-class GlooAlgorithms {
+class TcpAlgorithms {
  public:
-  GlooAlgorithms(std::shared_ptr<gloo::Context> context, GroupNames names);
+  // Borrows the wire.
+  TcpAlgorithms(TcpWire& wire, int rank, int world_size, GroupNames names);
 
   // Runs a batch: its sends and receives together, then its collectives in order. Throws
-  // MismatchError on every rank if the ranks' operations differ, gloo::Exception if Gloo fails.
+  // MismatchError on every rank if the ranks' operations differ, and what TcpWire throws.
   void run(std::span<const Collective> batch);
 
-  // Whether the current or last operation took (nearly) its whole timeout; Gloo's errors are then
-  // consequences of it. Nearly, because the first rank to give up closes its connections.
-  [[nodiscard]] bool has_timed_out() const;
   [[nodiscard]] Timeout timeout() const { return timeout_; }
   // The current or last operation.
   [[nodiscard]] const CollectiveSignature& current() const { return current_; }
-  // The peer of the send or recv that does not let its batch go on; -1 outside a batch. For any
-  // thread.
-  [[nodiscard]] int awaited_peer() const { return awaited_peer_.load(std::memory_order_relaxed); }
 
  private:
   // The largest input, in bytes, that travels with the signature.
@@ -74,8 +65,8 @@ class GlooAlgorithms {
   class Exchange;
   struct Segment;
 
+  void run_batch(std::span<const Collective> batch);
   void run_transfers(std::span<const Collective> batch);
-  void await(const GlooTransfer& transfer);
   void begin(const CollectiveSignature& signature, Timeout timeout);
 
   void agree(const Collective& operation);
@@ -93,19 +84,20 @@ class GlooAlgorithms {
   void all_to_all(const Collective& operation);
   void reduce_scatter(const Collective& operation);
 
+  [[nodiscard]] std::string explain(const TcpWire::Unexpected& message) const;
   [[nodiscard]] bool uses_blocks(const Buffer& data) const;
   // The input of a rank that has come with its head; only its first elements are used.
   [[nodiscard]] Buffer input_in_head(int rank, DType dtype);
 
-  GlooWire wire_;
+  TcpWire& wire_;
+  int rank_;
+  int world_size_;
   GroupNames names_;
   CollectiveSignature current_;
-  std::atomic<int> awaited_peer_ = -1;
-  Timeout timeout_{};  // of the current operation, as are the next two
-  Clock::time_point begin_;
+  Timeout timeout_{};  // of the current operation, as is the next one
   Deadline deadline_ = Deadline::after(Timeout(0));
   std::uint64_t collectives_ = 0;
-  std::uint32_t exchanges_ = 0;
+  std::uint64_t exchanges_ = 0;
   std::vector<int> others_;  // the ranks except this one
   std::vector<Head> heads_;  // by rank
   bool is_in_head_ = false;  // the inputs of the current collective have come with the heads

@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: MIT
+//
+// Every rank listens, and calls the ranks below it.
+#include "ddp/collectives/tcp/tcp_mesh.h"
+
+#include <poll.h>
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <random>
+#include <utility>
+
+#include "ddp/base/error.h"
+#include "ddp/base/poll_until.h"
+#include "ddp/collectives/start/field_lines.h"
+
+namespace ddp {
+namespace {
+
+// The first bytes of a connection, sent by the rank that calls.
+struct Hello {
+  std::uint64_t secret = 0;  // of the rank that is called
+  std::int64_t rank = 0;     // that calls
+};
+
+// What a rank publishes.
+struct Listener {
+  Endpoint endpoint;
+  std::uint64_t secret = 0;
+};
+
+std::string key_of(int rank) { return "tcp/" + std::to_string(rank); }
+
+std::uint64_t draw_secret() {
+  std::random_device random;
+  return (std::uint64_t{random()} << 32) | random();
+}
+
+void publish(Store& store, int rank, const Listener& listener) {
+  FieldWriter fields;
+  fields << listener.endpoint.host << listener.endpoint.port << listener.secret;
+  store.set(key_of(rank), fields.text());
+}
+
+Listener find(Store& store, int rank, Deadline deadline) {
+  const std::string text = store.get(key_of(rank), deadline.remaining());
+  FieldReader fields(text);
+  Listener listener;
+  fields >> listener.endpoint.host >> listener.endpoint.port >> listener.secret;
+  if (!fields) throw NetworkError("this is not the address of a rank: \"" + text + "\"");
+  return listener;
+}
+
+Socket call(const Listener& listener, int own_rank, Deadline deadline) {
+  Socket socket = Socket::connect(listener.endpoint, deadline);
+  const Hello hello{listener.secret, own_rank};
+  socket.send_all(std::as_bytes(std::span(&hello, 1)), deadline);
+  return socket;
+}
+
+// A connection that has not told yet who it is.
+class Caller {
+ public:
+  explicit Caller(Socket socket) : socket_(std::move(socket)) {}
+
+  [[nodiscard]] const Socket& socket() const { return socket_; }
+  [[nodiscard]] Socket take_socket() { return std::move(socket_); }
+
+  // Reads what is there; the whole hello, once it is. Throws NetworkError if the caller hangs up.
+  [[nodiscard]] std::optional<Hello> read() {
+    const auto rest = std::span(bytes_).subspan(received_);
+    received_ += socket_.receive_some(rest).value_or(0);
+    if (received_ < bytes_.size()) return std::nullopt;
+    Hello hello;
+    std::copy(bytes_.begin(), bytes_.end(), reinterpret_cast<std::byte*>(&hello));
+    return hello;
+  }
+
+ private:
+  Socket socket_;
+  std::array<std::byte, sizeof(Hello)> bytes_{};
+  std::size_t received_ = 0;
+};
+
+// Accepts the calls of the ranks above this one.
+class Reception {
+ public:
+  Reception(Socket& listener, std::uint64_t secret, std::vector<Socket>& links, int own_rank)
+      : listener_(listener),
+        secret_(secret),
+        links_(links),
+        own_rank_(own_rank),
+        missing_(static_cast<int>(links.size()) - own_rank - 1) {}
+
+  void run(Deadline deadline) {
+    while (missing_ > 0) {
+      if (!wait(deadline)) {
+        throw TimeoutError(std::to_string(missing_) + " of the ranks above did not call");
+      }
+      while (std::optional<Socket> socket = listener_.accept()) {
+        callers_.emplace_back(std::move(*socket));
+      }
+      std::erase_if(callers_, [this](Caller& caller) { return is_done(caller); });
+    }
+  }
+
+ private:
+  [[nodiscard]] bool wait(Deadline deadline) const {
+    std::vector<pollfd> entries = {{listener_.fd(), POLLIN, 0}};
+    for (const Caller& caller : callers_) entries.push_back({caller.socket().fd(), POLLIN, 0});
+    return poll_until(entries, deadline);
+  }
+
+  // True if the caller has become a link, or is none.
+  [[nodiscard]] bool is_done(Caller& caller) {
+    try {
+      const std::optional<Hello> hello = caller.read();
+      if (!hello) return false;
+      if (hello->secret == secret_ && is_awaited(hello->rank)) {
+        links_[static_cast<std::size_t>(hello->rank)] = caller.take_socket();
+        --missing_;
+      }
+    } catch (const NetworkError&) {
+      // A stranger, or a rank that has failed and says so in the store.
+    }
+    return true;
+  }
+
+  [[nodiscard]] bool is_awaited(std::int64_t rank) const {
+    return rank > own_rank_ && rank < std::ssize(links_) &&
+           !links_[static_cast<std::size_t>(rank)].is_open();
+  }
+
+  Socket& listener_;
+  std::uint64_t secret_;
+  std::vector<Socket>& links_;
+  int own_rank_;
+  int missing_;
+  std::vector<Caller> callers_;
+};
+
+}  // namespace
+
+std::vector<Socket> connect_mesh(Store& store, int rank, int world_size, const std::string& address,
+                                 Deadline deadline) {
+  Socket listener = Socket::listen({address, 0});
+  const Listener own{listener.local_endpoint(), draw_secret()};
+  publish(store, rank, own);
+  std::vector<Socket> links(static_cast<std::size_t>(world_size));
+  for (int peer = 0; peer < rank; ++peer) {
+    links[static_cast<std::size_t>(peer)] = call(find(store, peer, deadline), rank, deadline);
+  }
+  Reception(listener, own.secret, links, rank).run(deadline);
+  return links;
+}
+
+}  // namespace ddp

@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: MIT
+//
+// A rank that dies or leaves closes its connections, so whoever waits for it learns that at once;
+// the store says which of the two it was. The first cause is published in the store, where a watch
+// of every rank finds it and wakes the rank's wait.
+#include "ddp/collectives/tcp/tcp_process_group.h"
+
+#include <utility>
+#include <vector>
+
+#include "ddp/base/error.h"
+#include "ddp/base/periodic_thread.h"
+#include "ddp/collectives/failure/first_error.h"
+#include "ddp/collectives/failure/peer_roll.h"
+#include "ddp/collectives/hang/flight_recorder.h"
+#include "ddp/collectives/queue/operation_queue.h"
+#include "ddp/collectives/start/group_start.h"
+#include "ddp/collectives/tcp/tcp_algorithms.h"
+#include "ddp/collectives/tcp/tcp_mesh.h"
+#include "ddp/collectives/tcp/tcp_wire.h"
+
+namespace ddp {
+namespace {
+
+// Connects on a thread with its own store connection, so that this rank hears meanwhile of ranks
+// that cannot come.
+std::vector<Socket> connect(const GroupConfig& config, const std::string& address) {
+  const std::string origin = "[tcp] " + GroupNames(config).rank(config.rank) + " (" + address +
+                             ") cannot connect to its peers";
+  const auto links = std::make_shared<std::vector<Socket>>();
+  const std::shared_ptr<Store> store = config.store->clone(config.start_timeout);
+  const Deadline deadline = Deadline::after(config.start_timeout);
+  const auto action = [=, rank = config.rank, world_size = config.world_size] {
+    *links = connect_mesh(*store, rank, world_size, address, deadline);
+  };
+  try {
+    if (connect_all(config, deadline, action)) return std::move(*links);
+  } catch (const PeerError&) {  // these two are the whole group's, not of this rank's connections
+    throw;
+  } catch (const MismatchError&) {
+    throw;
+  } catch (const TimeoutError& error) {
+    throw TimeoutError(origin + ": " + error.what());
+  } catch (const Error& error) {
+    throw NetworkError(origin + ": " + error.what());
+  }
+  throw TimeoutError(origin + " in " + std::to_string(config.start_timeout.count()) + " ms");
+}
+
+class TcpProcessGroup final : public QueuedProcessGroup {
+ public:
+  TcpProcessGroup(GroupConfig group_config, std::string address)
+      : QueuedProcessGroup(std::move(group_config)),
+        address_(std::move(address)),
+        names_(config()),
+        origin_("[tcp] " + names_.rank(rank())),
+        wire_(connect(config(), address_)),
+        algorithms_(wire_, rank(), world_size(), names_),
+        roll_(config()),
+        queue_("ddp-tcp", origin_, shared_recorder(),
+               [this](std::span<const Collective> batch) { execute(batch); }),
+        first_error_(config().background_store,
+                     [this](const std::exception_ptr& error) {
+                       queue_.fail(error);
+                       wire_.abort();
+                     }),
+        watch_("ddp-watch", FirstError::kPeriod, [this] { return !first_error_.poll(); }) {}
+
+  ~TcpProcessGroup() override {
+    queue_.stop([this] {
+      roll_.leave(recorder().position().collectives);
+      wire_.abort();
+    });
+  }
+
+  std::string_view backend() const override { return "tcp"; }
+  void check_on(std::span<const int> awaited, const std::function<bool()>& has_come) override {
+    roll_.check_on(awaited, has_come, first_error_, "[tcp]");
+  }
+
+  Allocation allocate(std::size_t size_bytes) override { return guard(allocate_host(size_bytes)); }
+
+ protected:
+  OperationQueue& queue() override { return queue_; }
+  void do_abort(std::string_view reason) override {
+    first_error_.set(PeerError(origin_ + " aborted: " + std::string(reason)));
+  }
+  std::shared_ptr<ProcessGroup> make_child(GroupConfig child) override {
+    return make_tcp_process_group(std::move(child), address_);
+  }
+
+ private:
+  void execute(std::span<const Collective> batch) {
+    try {
+      algorithms_.run(batch);
+      return find_what_was_missed();
+    } catch (const TcpWire::Lost& lost) {
+      first_error_.set(PeerError(loss_text(lost)));
+    } catch (const TimeoutError&) {
+      first_error_.set(TimeoutError(timeout_sentence(origin_, algorithms_.timeout(),
+                                                     recorder().hang().diagnosis(), during())));
+    } catch (const MismatchError& error) {
+      first_error_.set(MismatchError(origin_ + ": " + error.what()));
+    } catch (const std::exception& error) {
+      if (wire_.is_aborted()) {
+        first_error_.rethrow_if_set();
+        throw PeerError(origin_ + ": the process group was destroyed");
+      }
+      // Failed on this rank only, such as bad_alloc.
+      first_error_.set(std::current_exception(),
+                       {.sentence = origin_ + " failed: " + error.what()});
+    }
+    first_error_.rethrow_if_set();
+  }
+
+  // What the others sent before they gave up on this rank lets it finish what has failed for them.
+  void find_what_was_missed() {
+    const Clock::time_point last_end = std::exchange(last_end_, Clock::now());
+    if (last_end_ - last_end < algorithms_.timeout()) return;
+    [[maybe_unused]] const bool is_broken = first_error_.poll();
+    first_error_.rethrow_if_set();
+  }
+
+  [[nodiscard]] std::string during() {
+    return to_string(algorithms_.current()) + purpose_of_pending(recorder()) + names_.of_group();
+  }
+
+  // The connection only tells that the peer is gone.
+  [[nodiscard]] std::string loss_text(const TcpWire::Lost& lost) {
+    const std::string missing = roll_.missing([this] { return first_error_.poll(); });
+    if (missing.empty()) {
+      return origin_ + " has lost the connection to " + names_.rank(lost.peer()) + " in " +
+             during() + ": " + lost.what();
+    }
+    return "[tcp] " + missing + ", while " + names_.rank(rank()) + " is in " + during();
+  }
+
+  std::string address_;
+  GroupNames names_;
+  std::string origin_;
+  Clock::time_point last_end_ = Clock::now();  // of an operation, or of the last before this group
+  TcpWire wire_;
+  TcpAlgorithms algorithms_;
+  PeerRoll roll_;
+  OperationQueue queue_;
+  FirstError first_error_;
+  PeriodicThread watch_;  // last: it uses all of the above
+};
+
+}  // namespace
+
+std::shared_ptr<QueuedProcessGroup> make_tcp_process_group(GroupConfig config,
+                                                           std::string address) {
+  return make_group_object<TcpProcessGroup>(std::move(config), std::move(address));
+}
+
+}  // namespace ddp

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: MIT
+#include "ddp/collectives/tcp/tcp_transfer.h"
+
+#include <span>
+
+#include "ddp/base/error.h"
+
+namespace ddp {
+namespace {
+
+Buffer bytes_of(CollectiveSignature& signature) {
+  return {&signature, sizeof(signature), DType::kUInt8, kCpuDevice};
+}
+
+}  // namespace
+
+TcpTransfer::TcpTransfer(TcpWire& wire, int rank, const GroupNames& names,
+                         const Collective& operation, std::uint64_t sequence)
+    : wire_(wire),
+      rank_(rank),
+      names_(names),
+      operation_(operation),
+      deadline_(Deadline::after(operation.timeout)),
+      signature_(signature_of(operation, sequence)),
+      wire_signature_(signature_) {}
+
+void TcpTransfer::start() {
+  if (!sends()) {
+    head_ = wire_.receive(peer(), head_tag(), bytes_of(wire_signature_));
+    return;
+  }
+  head_ = wire_.send(peer(), head_tag(), bytes_of(wire_signature_));
+  if (has_payload()) payload_ = wire_.send(peer(), payload_tag(), operation_.input);
+}
+
+void TcpTransfer::accept() {
+  if (sends()) return;
+  head_->wait(deadline_);
+  CollectiveSignature expected = signature_;
+  expected.kind = CollectiveKind::kSend;
+  if (!(wire_signature_ == expected)) {
+    throw MismatchError("send and recv" + names_.of_group() + " differ: " + names_.rank(peer()) +
+                        " called " + to_string(wire_signature_) + " to " + names_.rank(rank_) +
+                        ", which called " + to_string(signature_));
+  }
+  if (has_payload()) payload_ = wire_.receive(peer(), payload_tag(), operation_.input);
+}
+
+void TcpTransfer::finish() {
+  if (sends()) head_->wait(deadline_);
+  if (payload_) payload_->wait(deadline_);
+}
+
+}  // namespace ddp

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "ddp/base/buffer.h"
+#include "ddp/base/error.h"
+#include "ddp/base/socket.h"
+#include "ddp/base/time.h"
+
+namespace ddp {
+
+// Moves messages between this rank and its peers, over one TCP connection each. A message is a tag,
+// a size and the bytes; it goes straight between the caller's memory and the sockets. There is no
+// thread: messages move while some thread waits for one of them.
+//
+// A message for which no receive has been started yet holds up the others of that peer. So a rank
+// must start what it receives before it waits for anything that the peer sends later.
+//
+// For one thread, except for abort() and is_aborted().
+class TcpWire {
+ public:
+  // Which of the messages between two ranks it is; equal on both sides.
+  using Tag = std::uint64_t;
+
+  // The connection to a peer has broken, and a message needs it.
+  class Lost : public NetworkError {
+   public:
+    Lost(int peer, const std::string& why) : NetworkError(why), peer_(peer) {}
+    [[nodiscard]] int peer() const { return peer_; }
+
+   private:
+    int peer_;
+  };
+
+  // A peer has sent another message than the one that is waited for, which can then never come: no
+  // receive was started for it.
+  class Unexpected : public Error {
+   public:
+    Unexpected(int peer, Tag tag, std::vector<std::byte> bytes)
+        : Error("an unexpected message came"), peer_(peer), tag_(tag), bytes_(std::move(bytes)) {}
+    [[nodiscard]] int peer() const { return peer_; }
+    [[nodiscard]] Tag tag() const { return tag_; }
+    [[nodiscard]] std::span<const std::byte> bytes() const { return bytes_; }
+
+   private:
+    int peer_;
+    Tag tag_;
+    std::vector<std::byte> bytes_;
+  };
+
+  // A message on its way. After its destruction nothing touches its memory any more; if it has not
+  // ended before, no further message goes to or comes from that peer.
+  class Message;
+
+  // By rank; the own place holds no open socket.
+  explicit TcpWire(std::vector<Socket> sockets);
+  ~TcpWire();
+  TcpWire(const TcpWire&) = delete;
+  TcpWire& operator=(const TcpWire&) = delete;
+
+  // Start a message of at least one byte.
+  [[nodiscard]] Message send(int peer, Tag tag, const Buffer& data);
+  [[nodiscard]] Message receive(int peer, Tag tag, const Buffer& data);
+
+  // Makes a wait that is running and all later ones throw PeerError.
+  void abort();
+  [[nodiscard]] bool is_aborted() const { return is_aborted_.load(); }
+
+ private:
+  class Link;
+  struct Item;
+
+  [[nodiscard]] Link& link(int peer) { return *links_[static_cast<std::size_t>(peer)]; }
+  void wait(Link& link, const Item& item, Deadline deadline);
+  void move();
+  [[nodiscard]] bool poll(Deadline deadline) const;
+
+  std::vector<std::unique_ptr<Link>> links_;  // by rank; the own place is null
+  FileDescriptor wake_up_;                    // readable once the wire is aborted
+  std::atomic<bool> is_aborted_ = false;
+};
+
+class TcpWire::Message {
+ public:
+  Message(Message&&) noexcept = default;
+  Message& operator=(Message&&) noexcept = default;
+
+  // Blocks until the memory is no longer needed, or holds what the peer has sent. Throws
+  // TimeoutError, Lost (also for another message's peer), Unexpected, or PeerError after abort().
+  void wait(Deadline deadline);
+
+ private:
+  friend class TcpWire;
+  struct GiveUp {
+    Link* link = nullptr;
+    void operator()(Item* item) const noexcept;
+  };
+  Message(TcpWire& wire, std::unique_ptr<Item, GiveUp> item);
+
+  TcpWire* wire_;
+  std::unique_ptr<Item, GiveUp> item_;
+};
+
+// Tags of the messages of collectives and of sends and receives, which are numbered separately.
+[[nodiscard]] constexpr TcpWire::Tag exchange_tag(std::uint64_t number) { return 2 * number; }
+[[nodiscard]] constexpr TcpWire::Tag transfer_tag(std::uint64_t number) { return 2 * number + 1; }
+
+}  // namespace ddp

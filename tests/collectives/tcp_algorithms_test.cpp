@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: MIT
+//
+// The sizes around which the algorithms over TCP change, and operands of many segments.
+#include <catch2/catch.hpp>
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "support/groups.h"
+
+using namespace ddp;
+using test::expect;
+
+namespace {
+
+float value_of(std::size_t i, int rank) {
+  return static_cast<float>(i % 1000 + 1000 * static_cast<std::size_t>(rank));
+}
+
+std::vector<float> values_of(std::size_t count, int rank) {
+  std::vector<float> values(count);
+  for (std::size_t i = 0; i < count; ++i) values[i] = value_of(i, rank);
+  return values;
+}
+
+std::vector<float> sums_of(std::size_t count, int ranks) {
+  std::vector<float> sums(count);
+  for (std::size_t i = 0; i < count; ++i) {
+    for (int rank = 0; rank < ranks; ++rank) sums[i] += value_of(i, rank);
+  }
+  return sums;
+}
+
+}  // namespace
+
+TEST_CASE("collectives over TCP are exact at the limits of their algorithms", "[tcp]") {
+  constexpr std::size_t kHead = 1024 / sizeof(float), kBlocks = 16384 / sizeof(float);
+  constexpr std::size_t kSegment = (std::size_t{1} << 20) / sizeof(float);
+  for (const int ranks : {2, 3, 4}) {
+    const std::size_t all = kSegment * static_cast<std::size_t>(ranks);
+    test::run_groups(Backend::kTcp, ranks, [&](ProcessGroup& group) {
+      for (const std::size_t count : {kHead, kHead + 1, kBlocks - 1, kBlocks, kBlocks + 1, kSegment,
+                                      kSegment + 1, all, all + 1, 5 * all + 3}) {
+        const std::string what = std::to_string(count) + " elements";
+        std::vector<float> values = values_of(count, group.rank());
+        group.all_reduce(buffer_of(values)).wait();
+        expect(values == sums_of(count, ranks), "all_reduce of " + what);
+        const int root = ranks - 1;
+        values = values_of(count, group.rank());
+        group.reduce(buffer_of(values), root).wait();
+        expect(values ==
+                   (group.rank() == root ? sums_of(count, ranks) : values_of(count, group.rank())),
+               "reduce of " + what);
+        values = values_of(count, group.rank());
+        group.broadcast(buffer_of(values), root).wait();
+        expect(values == values_of(count, root), "broadcast of " + what);
+      }
+    });
+  }
+}
+
+TEST_CASE("PyTorch's name for a backend over TCP means ours", "[tcp]") {
+  CHECK(parse_backend("gloo") == Backend::kTcp);
+  CHECK(parse_backend("tcp") == Backend::kTcp);
+  CHECK_THROWS_WITH(parse_backend("mpi"),
+                    "unknown backend 'mpi' (known: auto, nccl, shm, tcp, "
+                    "shm+tcp)");
+}

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: MIT
+#include "ddp/collectives/tcp/tcp_mesh.h"
+
+#include <catch2/catch.hpp>
+
+#include <array>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "ddp/base/error.h"
+#include "support/groups.h"
+
+using namespace ddp;
+using namespace std::chrono_literals;
+using test::error_of;
+using test::expect;
+
+namespace {
+
+constexpr const char* kAddress = "127.0.0.1";
+
+// Where a rank listens, once it has published that.
+Endpoint endpoint_of(Store& store, int rank) {
+  const std::string text = store.get("tcp/" + std::to_string(rank), 20s);
+  std::istringstream fields(text);
+  Endpoint endpoint;
+  fields >> endpoint.host >> endpoint.port;
+  return endpoint;
+}
+
+}  // namespace
+
+TEST_CASE("a mesh connects each rank with each, whatever strangers call", "[tcp]") {
+  constexpr int kRanks = 4;
+  const auto store = std::make_shared<HashStore>();
+  std::vector<Socket> strangers;
+  test::run_ranks(kRanks + 1, [&](int rank) {
+    const Deadline deadline = Deadline::after(20s);
+    if (rank == kRanks) {
+      // One that says nothing, one that leaves, and one that does not know the secret.
+      for (int i = 0; i < 3; ++i) {
+        strangers.push_back(Socket::connect(endpoint_of(*store, 0), deadline));
+      }
+      strangers[1].close();
+      constexpr std::array<std::uint64_t, 2> kHello{12345, 1};
+      strangers[2].send_all(std::as_bytes(std::span(kHello)), deadline);
+      store->set("strangers", "are there");
+      return;
+    }
+    if (rank == 1) store->wait(std::vector<std::string>{"strangers"}, 20s);
+    std::vector<Socket> links = connect_mesh(*store, rank, kRanks, kAddress, deadline);
+    expect(links.size() == kRanks, "a place for each rank");
+    for (int peer = 0; peer < kRanks; ++peer) {
+      Socket& link = links[static_cast<std::size_t>(peer)];
+      expect(link.is_open() == (peer != rank), "a connection to each peer");
+      const std::array<int, 2> hello{rank, peer};
+      if (peer != rank) link.send_all(std::as_bytes(std::span(hello)), deadline);
+    }
+    for (int peer = 0; peer < kRanks; ++peer) {
+      if (peer == rank) continue;
+      std::array<int, 2> hello{};
+      links[static_cast<std::size_t>(peer)].receive_all(std::as_writable_bytes(std::span(hello)),
+                                                        deadline);
+      expect(hello == std::array{peer, rank}, "the peer is who it should be");
+    }
+  });
+}
+
+TEST_CASE(
+    "a mesh in which a rank is missing says how many did not call, or whom it could not reach",
+    "[tcp]") {
+  const auto store = std::make_shared<HashStore>();
+  const auto error_of_rank = [&](int rank) {
+    return error_of([&] {
+      static_cast<void>(connect_mesh(*store, rank, 3, kAddress, Deadline::after(100ms)));
+    });
+  };
+  CHECK(error_of_rank(0) == "2 of the ranks above did not call");
+  // Rank 0 has published its address, and listens no more.
+  CHECK_THAT(error_of_rank(1), Catch::Contains(to_string(endpoint_of(*store, 0))));
+  store->set("tcp/0", "nonsense");
+  CHECK_THAT(error_of_rank(2), Catch::Contains("this is not the address of a rank: \"nonsense\""));
+}
