@@ -54,6 +54,12 @@ __global__ void sum_of_warp(int* values) {
   values[threadIdx.x] = sum;
 }
 
+__global__ void vote(int* first, int* votes) {
+  const unsigned bits = __ballot_sync(0xffffffffU, threadIdx.x % 3 == 0);
+  votes[threadIdx.x] = static_cast<int>(bits);
+  first[threadIdx.x] = __ffs(votes[threadIdx.x]);
+}
+
 __global__ void set(int* values, unsigned index, int value) { values[index] = value; }
 
 struct Place {
@@ -104,6 +110,18 @@ TEST_CASE("lanes of a warp exchange values", "[emulation]") {
   std::vector<int> expected(kThreads, 64);
   std::fill_n(expected.begin(), 32, 32);
   CHECK(values.read({}) == expected);
+}
+
+TEST_CASE("the lanes of a warp learn of each other's votes", "[emulation]") {
+  const Ints first(kThreads), votes(kThreads);
+  cu::launch_kernel(vote, 1, kThreads, {}, first.data(), votes.data());
+  std::vector<int> expected_first, expected_votes;
+  for (unsigned i = 0; i < kThreads; ++i) {  // 0, 33 and 66 are the warps' first multiples of 3
+    expected_first.push_back(static_cast<int>(1 + i / 32));
+    expected_votes.push_back(static_cast<int>(0x49249249U << (i / 32)));
+  }
+  CHECK(first.read({}) == expected_first);
+  CHECK(votes.read({}) == expected_votes);
 }
 
 TEST_CASE("a stream without a wait runs before the one it should wait for", "[emulation]") {

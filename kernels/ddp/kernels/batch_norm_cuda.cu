@@ -3,6 +3,7 @@
 #include "ddp/cuda/cuda.h"
 #include "ddp/kernels/batch_norm.h"
 #include "ddp/kernels/detail/batch_norm_checks.h"
+#include "ddp/kernels/detail/channel_sums.cuh"
 #include "ddp/kernels/detail/launch.cuh"
 
 namespace ddp::cu {
@@ -43,15 +44,12 @@ __global__ void batch_norm_kernel(const T* x, Channels<T> of, const T* bias, T* 
 template <class T>
 __global__ void batch_norm_sums_kernel(const T* x, const T* grad_y, const T* mean, double* sums,
                                        ChannelShape shape) {
-  const std::size_t n = shape.batch * shape.plane;
   for (std::size_t c = blockIdx.x; c < shape.channels; c += gridDim.x) {
     double sum = 0, product = 0;
-    for (std::size_t i = threadIdx.x; i < n; i += launch::kThreads) {
-      const std::size_t plane = i / shape.plane * shape.channels + c;
-      const std::size_t at = plane * shape.plane + i % shape.plane;
+    launch::visit_channel(shape, c, [&](std::size_t at) {
       sum += static_cast<double>(grad_y[at]);
       product += static_cast<double>(grad_y[at] * (x[at] - mean[c]));
-    }
+    });
     sum = launch::block_sum(sum);
     product = launch::block_sum(product);
     if (threadIdx.x != 0) continue;
@@ -123,9 +121,9 @@ void batch_norm_sums(const Buffer& x, const Buffer& grad_y, const Buffer& mean, 
   const DeviceGuard guard(x.device);
   detail::dispatch_float("batch_norm_sums", x.dtype, [&](auto element) {
     using T = decltype(element);
-    launch::run(batch_norm_sums_kernel<T>, launch::blocks_for(shape.channels, 1), stream,
-                static_cast<const T*>(x.data), static_cast<const T*>(grad_y.data),
-                static_cast<const T*>(mean.data), static_cast<double*>(sums.data), shape);
+    launch::run_channels(batch_norm_sums_kernel<T>, shape.channels, stream,
+                         static_cast<const T*>(x.data), static_cast<const T*>(grad_y.data),
+                         static_cast<const T*>(mean.data), static_cast<double*>(sums.data), shape);
   });
 }
 

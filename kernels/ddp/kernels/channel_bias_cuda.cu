@@ -5,7 +5,7 @@
 #include "ddp/cuda/cuda.h"
 #include "ddp/kernels/channel_bias.h"
 #include "ddp/kernels/detail/channel_bias_checks.h"
-#include "ddp/kernels/detail/launch.cuh"
+#include "ddp/kernels/detail/channel_sums.cuh"
 
 namespace ddp::cu {
 namespace {
@@ -20,25 +20,15 @@ __global__ void channel_bias_add_kernel(T* y, const T* bias, std::size_t count,
   }
 }
 
-// One block sums one channel: each thread sums every 256th element of it, then the 256 sums are
-// folded in halves. The order is fixed, so equal inputs give equal bits.
+// One block sums one channel, in a fixed order, so that equal inputs give equal bits.
 template <class T>
 __global__ void channel_bias_grad_kernel(const T* grad_y, T* grad_bias, ChannelShape shape,
                                          WriteMode mode) {
-  __shared__ T partial[launch::kThreads];
   for (std::size_t channel = blockIdx.x; channel < shape.channels; channel += gridDim.x) {
     T sum = 0;
-    for (std::size_t i = threadIdx.x; i < shape.batch * shape.plane; i += launch::kThreads) {
-      const std::size_t plane = i / shape.plane * shape.channels + channel;
-      sum += grad_y[plane * shape.plane + i % shape.plane];
-    }
-    partial[threadIdx.x] = sum;
-    for (unsigned half = launch::kThreads / 2; half > 0; half /= 2) {
-      __syncthreads();
-      if (threadIdx.x < half) partial[threadIdx.x] += partial[threadIdx.x + half];
-    }
-    if (threadIdx.x == 0) launch::store(&grad_bias[channel], partial[0], mode);
-    __syncthreads();
+    launch::visit_channel(shape, channel, [&](std::size_t at) { sum += grad_y[at]; });
+    sum = launch::block_sum(sum);
+    if (threadIdx.x == 0) launch::store(&grad_bias[channel], sum, mode);
   }
 }
 
@@ -69,9 +59,9 @@ void channel_bias_grad(const Buffer& grad_y, const GradientTarget& grad_bias,
   const DeviceGuard guard(target.device);
   detail::dispatch_float("channel_bias_grad", target.dtype, [&](auto element) {
     using T = decltype(element);
-    launch::run(channel_bias_grad_kernel<T>, launch::blocks_for(target.count, 1), stream,
-                static_cast<const T*>(grad_y.data), static_cast<T*>(target.data), shape,
-                grad_bias.mode);
+    launch::run_channels(channel_bias_grad_kernel<T>, target.count, stream,
+                         static_cast<const T*>(grad_y.data), static_cast<T*>(target.data), shape,
+                         grad_bias.mode);
   });
 }
 

@@ -9,6 +9,7 @@
 #include "ddp/cuda/cuda.h"
 #include "ddp/kernels/channel_moments.h"
 #include "ddp/kernels/detail/batch_norm_checks.h"
+#include "ddp/kernels/detail/channel_sums.cuh"
 #include "ddp/kernels/detail/launch.cuh"
 
 namespace ddp::cu {
@@ -20,13 +21,11 @@ __global__ void channel_moments_kernel(const T* x, double* moments, ChannelShape
   for (std::size_t c = blockIdx.x; c < shape.channels; c += gridDim.x) {
     const T origin = x[c * shape.plane];
     double sum = 0, squares = 0;
-    for (std::size_t i = threadIdx.x; i < n; i += launch::kThreads) {
-      const std::size_t plane = i / shape.plane * shape.channels + c;
-      const double distance =
-          static_cast<double>(x[plane * shape.plane + i % shape.plane] - origin);
+    launch::visit_channel(shape, c, [&](std::size_t at) {
+      const double distance = static_cast<double>(x[at] - origin);
       sum += distance;
       squares += distance * distance;
-    }
+    });
     sum = launch::block_sum(sum);
     squares = launch::block_sum(squares);
     if (threadIdx.x != 0) continue;
@@ -103,8 +102,8 @@ void channel_moments(const Buffer& x, const Buffer& moments, const ChannelShape&
   const DeviceGuard guard(x.device);
   detail::dispatch_float("channel_moments", x.dtype, [&](auto element) {
     using T = decltype(element);
-    launch::run(channel_moments_kernel<T>, launch::blocks_for(shape.channels, 1), stream,
-                static_cast<const T*>(x.data), static_cast<double*>(moments.data), shape);
+    launch::run_channels(channel_moments_kernel<T>, shape.channels, stream,
+                         static_cast<const T*>(x.data), static_cast<double*>(moments.data), shape);
   });
 }
 

@@ -2,6 +2,7 @@
 //
 // In the gradient, one block handles one row of the table: it looks for the positions that have the
 // row's index, and adds their gradients in order. Without atomics, equal inputs give equal bits.
+// Most positions belong to other rows, so a warp marks those of the row as the bits of a word.
 #include <cmath>
 #include <cstdint>
 
@@ -36,11 +37,17 @@ __device__ bool is_used(const std::int64_t* indices, std::size_t positions, std:
   return result;
 }
 
+// With the whole block.
+template <class T>
+__device__ void add_row(const T* row, T* target, std::size_t columns) {
+  for (std::size_t c = threadIdx.x; c < columns; c += launch::kThreads) target[c] += row[c];
+}
+
 template <class T>
 __global__ void embedding_backward_kernel(const T* grad_y, const std::int64_t* indices,
                                           std::size_t positions, T* grad_table, MatrixShape shape,
                                           WriteMode mode) {
-  __shared__ bool is_own[launch::kThreads];
+  __shared__ unsigned own_of_warp[launch::kRowsPerBlock];
   for (std::size_t row = blockIdx.x; row < shape.rows; row += gridDim.x) {
     T* target = grad_table + row * shape.columns;
     for (std::size_t c = threadIdx.x; mode == WriteMode::kOverwrite && c < shape.columns;
@@ -51,16 +58,17 @@ __global__ void embedding_backward_kernel(const T* grad_y, const std::int64_t* i
     const bool is_needed = is_used(indices, positions, own);
     for (std::size_t first = 0; is_needed && first < positions; first += launch::kThreads) {
       const std::size_t position = first + threadIdx.x;
-      is_own[threadIdx.x] = position < positions && indices[position] == own;
+      const bool is_own = position < positions && indices[position] == own;
+      const unsigned votes = __ballot_sync(0xffffffffU, is_own);
+      if (launch::lane() == 0) own_of_warp[threadIdx.x / launch::kWarp] = votes;
       __syncthreads();
-      for (unsigned i = 0; i < launch::kThreads; ++i) {
-        if (!is_own[i]) continue;
-        const T* incoming = grad_y + (first + i) * shape.columns;
-        for (std::size_t c = threadIdx.x; c < shape.columns; c += launch::kThreads) {
-          target[c] += incoming[c];
+      for (unsigned w = 0; w < launch::kRowsPerBlock; ++w) {
+        for (unsigned bits = own_of_warp[w]; bits != 0; bits &= bits - 1) {
+          const std::size_t found = first + w * launch::kWarp + __ffs(static_cast<int>(bits)) - 1;
+          add_row(grad_y + found * shape.columns, target, shape.columns);
         }
       }
-      __syncthreads();  // the next turn overwrites `is_own`
+      __syncthreads();  // the next turn overwrites `own_of_warp`
     }
     __syncthreads();  // as does the next row's search its result
   }

@@ -8,14 +8,10 @@
 namespace ddp::cu {
 namespace {
 
-// Each block first adds up its counts in shared memory, so that it needs only two atomics on global
-// memory.
+// Each block first adds up its counts, so that it needs only two atomics.
 template <class T>
 __global__ void mask_overlap_kernel(const T* x, const T* mask, unsigned long long* counts,
                                     std::size_t count) {
-  __shared__ unsigned long long sums[2];
-  if (threadIdx.x < 2) sums[threadIdx.x] = 0;
-  __syncthreads();
   unsigned long long in_both = 0, in_either = 0;
   for (std::size_t i = launch::global_thread(); i < count; i += launch::grid_threads()) {
     const bool is_predicted = x[i] > T{0};
@@ -23,10 +19,11 @@ __global__ void mask_overlap_kernel(const T* x, const T* mask, unsigned long lon
     in_both += is_predicted && is_there ? 1 : 0;
     in_either += is_predicted || is_there ? 1 : 0;
   }
-  atomicAdd(&sums[0], in_both);
-  atomicAdd(&sums[1], in_either);
-  __syncthreads();
-  if (threadIdx.x < 2) atomicAdd(&counts[threadIdx.x], sums[threadIdx.x]);
+  in_both = launch::block_sum(in_both);
+  in_either = launch::block_sum(in_either);
+  if (threadIdx.x != 0) return;
+  atomicAdd(&counts[0], in_both);
+  atomicAdd(&counts[1], in_either);
 }
 
 }  // namespace

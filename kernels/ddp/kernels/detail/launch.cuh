@@ -62,16 +62,17 @@ __device__ T warp_max(T value) {
   return value;
 }
 
-// Sums over a block of kThreads threads, in a fixed order. All threads of the block must call it;
-// thread 0 gets the sum, the others get 0.
+// Sums over a block of whole warps, in a fixed order. All threads of the block must call it; thread
+// 0 gets the sum, the others get 0.
 template <class T>
 __device__ T block_sum(T value) {
-  __shared__ T partial[kRowsPerBlock];
+  constexpr unsigned kMaxWarps = 32;
+  __shared__ T partial[kMaxWarps];
   value = warp_sum(value);
   if (threadIdx.x % kWarp == 0) partial[threadIdx.x / kWarp] = value;
   __syncthreads();
   T sum = 0;
-  for (unsigned w = 0; threadIdx.x == 0 && w < kRowsPerBlock; ++w) sum += partial[w];
+  for (unsigned w = 0; threadIdx.x == 0 && w < blockDim.x / kWarp; ++w) sum += partial[w];
   __syncthreads();  // the next call overwrites `partial`
   return sum;
 }

@@ -17,10 +17,10 @@
 // transfers between hosts go directly from rank to rank.
 //
 // Summation order: first over the ranks of a host, in the order of the group inside the host, then
-// over the hosts, in the order of the leaders' group. A 16-bit type is rounded after the first sum
-// and at each step of the second. One rank computes each element and the others copy its bits, so
-// the result is the same on every rank, and from run to run as long as the ranks are on the hosts
-// in the same way. kAverage divides that sum by world_size, once.
+// over the hosts, in the order of the leaders' group. A 16-bit type is rounded after each of the
+// two sums. One rank computes each element and the others copy its bits, or all compute it alike,
+// so the result is the same on every rank, and from run to run as long as the ranks are on the
+// hosts in the same way. kAverage divides that sum by world_size, once.
 #pragma once
 
 #include <cstdint>

@@ -67,6 +67,17 @@ T __shfl_down_sync(unsigned lanes, T value, unsigned distance) {
   return value_of_lane(lanes, value, from < ddp::emulation::kWarp ? from : lane);
 }
 
+// Each exchange doubles the lanes whose bits a lane knows.
+inline unsigned __ballot_sync(unsigned lanes, int predicate) {
+  unsigned votes = (predicate != 0 ? 1U : 0U) << ddp::emulation::lane();
+  for (unsigned mask = 1; mask < ddp::emulation::kWarp; mask *= 2) {
+    votes |= __shfl_xor_sync(lanes, votes, mask);
+  }
+  return votes;
+}
+
+inline int __ffs(int bits) { return __builtin_ffs(bits); }
+
 template <class T>
 T atomicAdd(T* target, T value) {
   return std::atomic_ref<T>(*target).fetch_add(value);
