@@ -7,6 +7,7 @@
 #include <catch2/catch.hpp>
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <span>
 #include <string>
 #include <vector>
@@ -15,6 +16,7 @@
 #include "ddp/collectives/host_collectives.h"
 #include "support/collective_checks.h"
 #include "support/groups.h"
+#include "support/sanitizers.h"
 
 using namespace ddp;
 using test::check_exchanges;
@@ -57,11 +59,15 @@ TEST_CASE("every collective is exact in every dtype", "[collectives]") {
 }
 
 TEST_CASE("large operands are exact", "[collectives]") {
+  // A sanitizer sees the same accesses with every type, and would take minutes for all.
+  const auto dtypes = test::kIsSanitized
+                          ? std::vector{DType::kFloat32}
+                          : std::vector(std::begin(kAllDTypes), std::end(kAllDTypes));
   for (const Backend backend : test::backends()) {
     for (const int world_size : {1, 2, 3, 4}) {
       INFO(to_string(backend) << ", " << world_size << " ranks");
-      run_groups(backend, world_size, [](ProcessGroup& group) {
-        for (const DType dtype : kAllDTypes) {
+      run_groups(backend, world_size, [&](ProcessGroup& group) {
+        for (const DType dtype : dtypes) {
           for (const std::size_t count : {kPrime, kLarge}) {
             check_reductions(group, dtype, count, ReduceOp::kSum);
             check_exchanges(group, dtype, count);

@@ -74,7 +74,7 @@ TEST_CASE("messages reach the receives of their tags, in whatever order these we
 }
 
 TEST_CASE("both ranks can send at once what no buffer of the kernel holds", "[tcp]") {
-  constexpr std::size_t kSize = std::size_t{64} << 20;
+  constexpr std::size_t kSize = std::size_t{16} << 20;
   Pair wires;
   const auto exchange = [](TcpWire& wire, int peer, std::uint8_t own) {
     Bytes ours = counting(kSize, own), theirs(kSize);

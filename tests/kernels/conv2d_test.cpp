@@ -12,6 +12,7 @@
 #include "ddp/kernels/channel_bias.h"
 #include "ddp/kernels/conv2d.h"
 #include "support/kernel_values.h"
+#include "support/openmp_threads.h"
 #include "support/run_ranks.h"
 
 namespace {
@@ -165,17 +166,21 @@ TEMPLATE_TEST_CASE("the gradients of conv2d equal the sums of their definition",
   check_close(grad_bias, expected_gradient<T>(bias_sums, mode));
 }
 
-TEST_CASE("a sample's convolution has the same bits wherever in a batch it stands",
-          "[kernels][conv2d]") {
+TEST_CASE(
+    "a sample's convolution has the same bits wherever in a batch it stands, with any number of "
+    "threads",
+    "[kernels][conv2d]") {
   constexpr std::size_t kBatch = 19;
-  // Shapes for which our loops, oneDNN's blocked algorithm and oneDNN's product are chosen, each
-  // with all threads.
+  // Shapes for which our loops, oneDNN's blocked algorithm and products are chosen.
   Conv2dShape shape = GENERATE(Conv2dShape{kBatch, 3, 7, {9, 6}, {3, 3}, {1, 1}, {1, 1}},
                                Conv2dShape{kBatch, 64, 64, {16, 16}, {3, 3}, {1, 1}, {1, 1}},
                                Conv2dShape{kBatch, 32, 64, {9, 9}, {3, 3}, {2, 2}, {1, 1}},
                                Conv2dShape{kBatch, 128, 256, {2, 2}, {3, 3}, {1, 1}, {1, 1}},
                                Conv2dShape{kBatch, 64, 128, {8, 8}, {1, 1}, {2, 2}},
                                Conv2dShape{kBatch, 64, 96, {8, 8}, {1, 1}},
+                               Conv2dShape{kBatch, 64, 96, {8, 8}, {1, 1}, {1, 1}, {0, 0}, 2},
+                               Conv2dShape{kBatch, 64, 96, {8, 8}, {1, 1}, {1, 1}, {1, 1}, 2},
+                               Conv2dShape{kBatch, 128, 64, {3, 3}, {1, 1}},
                                Conv2dShape{kBatch, 32, 32, {9, 9}, {3, 3}, {1, 1}, {1, 1}, 32});
   CAPTURE(shape.in_channels, shape.out_channels, shape.input.height);
   const auto backend = ddp::cpu::make_conv2d();
@@ -195,7 +200,8 @@ TEST_CASE("a sample's convolution has the same bits wherever in a batch it stand
                                 {buffer_of(to_grad_x)}, shape, *backend);
   };
   run(0, kBatch, y, grad_x);
-  for (std::size_t count : {1U, 2U, 5U, 8U}) {
+  for (const std::size_t count : {1U, 2U, 3U, 5U, 8U, 19U}) {
+    const ddp::test::OpenMpThreads threads(static_cast<int>(count % 4 + 1));
     for (std::size_t first = 0; first + count <= kBatch; first += count) {
       Values<float> part, grad_part;
       run(first, count, part, grad_part);

@@ -8,6 +8,7 @@
 #include <sys/resource.h>
 #include <sys/time.h>
 
+#include <algorithm>
 #include <atomic>
 #include <catch2/catch.hpp>
 #include <cmath>
@@ -16,6 +17,8 @@
 #include <vector>
 
 #include "support/child_process.h"
+#include "support/kernel_values.h"
+#include "support/openmp_threads.h"
 #include "support/run_ranks.h"
 #include "support/sanitizers.h"
 
@@ -25,6 +28,8 @@ using ddp::GemmOptions;
 using ddp::GemmShape;
 using ddp::Transpose;
 using ddp::test::error_of;
+using ddp::test::uniform;
+using ddp::test::Values;
 
 std::atomic<int> signals_seen = 0;
 
@@ -90,6 +95,26 @@ void check_against_naive(const GemmShape& shape, const GemmOptions& options) {
   CHECK(c == expected);
 }
 
+// The first of endless products, which share A. (The first call takes all threads: oneDNN is not
+// loaded yet.)
+Values<float> products_with(int threads, std::size_t products, const GemmShape& shape,
+                            const GemmOptions& options) {
+  const ddp::test::OpenMpThreads openmp(threads);
+  auto a = uniform<float>(shape.m * shape.k, 1);
+  auto b = uniform<float>(products * shape.k * shape.n, 2);
+  Values<float> c(products * shape.m * shape.n);
+  ddp::cpu::gemm_batched(ddp::buffer_of(a), ddp::buffer_of(b), ddp::buffer_of(c), shape, options);
+  return c;
+}
+
+Values<float> product_with(int threads, const GemmShape& shape, const GemmOptions& options) {
+  const ddp::test::OpenMpThreads openmp(threads);
+  auto a = uniform<float>(shape.m * shape.k, 1), b = uniform<float>(shape.k * shape.n, 2);
+  Values<float> c(shape.m * shape.n);
+  ddp::cpu::gemm(ddp::buffer_of(a), ddp::buffer_of(b), ddp::buffer_of(c), shape, options);
+  return c;
+}
+
 }  // namespace
 
 TEMPLATE_TEST_CASE("gemm equals the triple loop for all transposes and odd sizes", "[gemm]", float,
@@ -140,6 +165,36 @@ TEMPLATE_TEST_CASE("gemm_batched equals products one by one", "[gemm]", float, d
   }
   ddp::cpu::gemm_batched(ddp::buffer_of(a), ddp::buffer_of(b), ddp::buffer_of(c), shape, options);
   CHECK(c == expected);
+}
+
+// Each number of threads cuts these at other rows and columns, if oneDNN cuts them.
+TEST_CASE("a product has the same bits with any number of threads", "[gemm]") {
+  const auto shape =
+      GENERATE(GemmShape{64, 64, 96}, GemmShape{16, 144, 48}, GemmShape{7, 65, 48},
+               GemmShape{1, 512, 784}, GemmShape{64, 256, 784}, GemmShape{600, 128, 40},
+               GemmShape{1100, 300, 64}, GemmShape{500, 500, 500});
+  const GemmOptions options{.transpose_b = GENERATE(Transpose::kNo, Transpose::kYes)};
+  CAPTURE(shape.m, shape.n, shape.k);
+  const Values<float> expected = product_with(1, shape, options);
+  for (const int threads : {1, 2, 3, 4, 8}) {
+    CHECK(product_with(threads, shape, options) == expected);
+  }
+}
+
+TEST_CASE("a product of a batch has the same bits with any number of threads and of products",
+          "[gemm]") {
+  const auto shape = GENERATE(GemmShape{64, 64, 96}, GemmShape{33, 100, 48}, GemmShape{1, 600, 32},
+                              GemmShape{300, 64, 300});
+  const GemmOptions options{.transpose_a = GENERATE(Transpose::kNo, Transpose::kYes),
+                            .transpose_b = GENERATE(Transpose::kNo, Transpose::kYes)};
+  CAPTURE(shape.m, shape.n, shape.k);
+  const Values<float> expected = products_with(1, 8, shape, options);
+  for (const int threads : {1, 2, 3, 8}) {
+    for (const std::size_t products : {1U, 2U, 5U}) {
+      const Values<float> first = products_with(threads, products, shape, options);
+      CHECK(std::equal(first.begin(), first.end(), expected.begin()));
+    }
+  }
 }
 
 TEST_CASE("gemm names the operand whose size or dtype is wrong", "[gemm]") {

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "ddp/kernels/detail/gemm_checks.h"
+#include "ddp/kernels/detail/gemm_onednn.h"
 #include "ddp/kernels/gemm.h"
 
 namespace ddp::cpu {
@@ -17,6 +18,7 @@ Buffer operand(const Buffer& all, std::size_t matrix, std::size_t i) {
 void gemm_batched(const Buffer& a, const Buffer& b, const Buffer& c, const GemmShape& shape,
                   const GemmOptions& options) {
   detail::check_gemm_batched(a, b, c, shape);
+  if (detail::gemm_batched_by_onednn(a, b, c, shape, options)) return;
   const auto [m, n, k] = shape;
   const std::size_t products = c.count / std::max<std::size_t>(1, m * n);
   for (std::size_t i = 0; i < products; ++i) {

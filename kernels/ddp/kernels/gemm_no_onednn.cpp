@@ -12,4 +12,9 @@ bool gemm_by_onednn(const Buffer&, const Buffer&, const Buffer&, const GemmShape
   return false;
 }
 
+bool gemm_batched_by_onednn(const Buffer&, const Buffer&, const Buffer&, const GemmShape&,
+                            const GemmOptions&) {
+  return false;
+}
+
 }  // namespace ddp::detail

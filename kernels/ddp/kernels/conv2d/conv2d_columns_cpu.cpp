@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// Forward and the gradient of the input go sample by sample. The gradient of the weight is one
+// Forward and the gradient of the input go sample by sample, by gemm_batched, with which a product
+// has the same bits among others and with any number of threads. The gradient of the weight is one
 // product over as many samples as the scratch memory holds: if samples have few pixels, products of
 // single samples would spend their time reading and writing the gradient.
 #include <algorithm>
@@ -46,22 +47,32 @@ class ColumnConv2d final : public Conv2dBackend {
   void forward(const Buffer& x, const Buffer& weight, const Buffer& bias, const Buffer& y,
                const Conv2dShape& shape) override {
     const Geometry of(shape);
-    for_each_part(of, [&](std::size_t n, std::size_t g) {
-      const Buffer columns = columns_of(of.x_of(x, n, g), of);
-      gemm(of.weight_of(weight, g), columns, of.y_of(y, n, g),
-           {of.group.out_channels, of.pixels, of.taps}, {});
-    });
+    const GemmShape product{of.group.out_channels, of.pixels, of.taps};
+    if (shape.is_pointwise() && shape.groups == 1) {
+      gemm_batched(weight, x, y, product, {});
+    } else {
+      for_each_part(of, [&](std::size_t n, std::size_t g) {
+        const Buffer columns = columns_of(of.x_of(x, n, g), of);
+        gemm_batched(of.weight_of(weight, g), columns, of.y_of(y, n, g), product, {});
+      });
+    }
     if (bias.count > 0) channel_bias_add(y, bias, {shape.batch, shape.out_channels, of.pixels});
   }
 
   void grad_input(const Buffer& weight, const Buffer& grad_y, const GradientTarget& grad_x,
                   const Conv2dShape& shape) override {
     const Geometry of(shape);
+    const GemmShape product{of.taps, of.pixels, of.group.out_channels};
+    if (shape.is_pointwise() && shape.groups == 1) {
+      const double beta = grad_x.mode == WriteMode::kAccumulate ? 1 : 0;
+      return gemm_batched(weight, grad_y, grad_x.buffer, product,
+                          {.transpose_a = Transpose::kYes, .beta = beta});
+    }
     if (grad_x.mode == WriteMode::kOverwrite) cpu::fill(grad_x.buffer, 0);
     const Buffer columns = scratch(of.taps * of.pixels, weight);
     for_each_part(of, [&](std::size_t n, std::size_t g) {
-      gemm(of.weight_of(weight, g), of.y_of(grad_y, n, g), columns,
-           {of.taps, of.pixels, of.group.out_channels}, {.transpose_a = Transpose::kYes});
+      gemm_batched(of.weight_of(weight, g), of.y_of(grad_y, n, g), columns, product,
+                   {.transpose_a = Transpose::kYes});
       detail::dispatch_float("conv2d_grad_input", weight.dtype, [&](auto element) {
         using T = decltype(element);
         detail::add_columns_to_image<T>({static_cast<T*>(columns.data), of.pixels},

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include <algorithm>
+#include <memory>
 #include <utility>
 #include <vector>
 
@@ -35,15 +36,19 @@ class OnednnConv2d final : public Conv2dBackend {
   void forward(const Buffer& x, const Buffer& weight, const Buffer& bias, const Buffer& y,
                const Conv2dShape& shape) override {
     require_float32("conv2d_forward", x.dtype);
-    run_in_chunks({Conv2dPass::kForward, shape, WriteMode::kOverwrite, bias.count > 0},
-                  {floats(x), floats(weight), floats(bias), floats(y)});
+    const OnednnConvolutionKey key =
+        in_chunks({Conv2dPass::kForward, shape, WriteMode::kOverwrite, bias.count > 0});
+    if (find_or_make(key).has_products()) return columns_->forward(x, weight, bias, y, shape);
+    run_chunks(key, {floats(x), floats(weight), floats(bias), floats(y)}, shape.batch);
   }
 
   void grad_input(const Buffer& weight, const Buffer& grad_y, const GradientTarget& grad_x,
                   const Conv2dShape& shape) override {
     require_float32("conv2d_grad_input", weight.dtype);
-    run_in_chunks({Conv2dPass::kGradInput, shape, grad_x.mode},
-                  {floats(grad_x.buffer), floats(weight), nullptr, floats(grad_y)});
+    const OnednnConvolutionKey key = in_chunks({Conv2dPass::kGradInput, shape, grad_x.mode});
+    if (find_or_make(key).has_products())
+      return columns_->grad_input(weight, grad_y, grad_x, shape);
+    run_chunks(key, {floats(grad_x.buffer), floats(weight), nullptr, floats(grad_y)}, shape.batch);
   }
 
   void grad_weight(const Buffer& x, const Buffer& grad_y, const GradientTarget& grad_weight,
@@ -58,9 +63,14 @@ class OnednnConv2d final : public Conv2dBackend {
     if (dtype != DType::kFloat32) detail::refuse_dtype(kernel, dtype);
   }
 
-  void run_in_chunks(OnednnConvolutionKey key, OnednnConvolution::Operands operands) {
-    const std::size_t batch = key.shape.batch;
+  static OnednnConvolutionKey in_chunks(OnednnConvolutionKey key) {
     key.shape.batch = chunk_of(key.shape);
+    return key;
+  }
+
+  // `key` is that of a chunk.
+  void run_chunks(OnednnConvolutionKey key, OnednnConvolution::Operands operands,
+                  std::size_t batch) {
     const std::size_t chunks = batch / key.shape.batch;
     run(key, operands, chunks);
     operands.x += chunks * key.shape.x_count();
@@ -84,6 +94,7 @@ class OnednnConv2d final : public Conv2dBackend {
   }
 
   Onednn onednn_;
+  std::unique_ptr<Conv2dBackend> columns_ = make_column_conv2d();
   std::vector<OnednnConvolution> convolutions_;
   detail::Scratch scratch_;
 };

@@ -66,6 +66,13 @@ DnnlPrimitiveDesc Onednn::describe(Conv2dPass pass, const DnnlConvolution& convo
   return library_.version->describe(pass, convolution, engine_.get(), forward.get());
 }
 
+std::string Onednn::implementation(const DnnlPrimitiveDesc& desc) const {
+  const char* name = nullptr;
+  DDP_ONEDNN_CHECK(library_, primitive_desc_query, desc.get(), dnnl_query_impl_info_str, 0,
+                   static_cast<void*>(&name));
+  return name;
+}
+
 DnnlPrimitive Onednn::make_primitive(const DnnlPrimitiveDesc& desc) const {
   dnnl_primitive_t primitive = nullptr;
   DDP_ONEDNN_CHECK(library_, primitive_create, &primitive, desc.get());

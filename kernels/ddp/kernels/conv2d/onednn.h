@@ -4,6 +4,7 @@
 #pragma once
 
 #include <span>
+#include <string>
 
 #include "ddp/kernels/conv2d/onednn_library.h"
 #include "ddp/kernels/shapes.h"
@@ -28,6 +29,8 @@ class Onednn {
   // `forward` is the description of the forward pass, for the other passes.
   [[nodiscard]] DnnlPrimitiveDesc describe(Conv2dPass pass, const DnnlConvolution& convolution,
                                            const DnnlPrimitiveDesc& forward) const;
+  // How it is computed, as DNNL_VERBOSE=1 prints it: "jit:avx2", "x64:gemm:jit".
+  [[nodiscard]] std::string implementation(const DnnlPrimitiveDesc& desc) const;
   [[nodiscard]] DnnlPrimitive make_primitive(const DnnlPrimitiveDesc& desc) const;
   // Copies from one layout to another; with kAccumulate adds to the target.
   [[nodiscard]] DnnlPrimitive make_reorder(DnnlLayoutView from, DnnlLayoutView to,

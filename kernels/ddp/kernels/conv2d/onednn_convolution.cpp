@@ -2,6 +2,7 @@
 #include "ddp/kernels/conv2d/onednn_convolution.h"
 
 #include <array>
+#include <string>
 
 #include "ddp/kernels/detail/scratch.h"
 
@@ -78,6 +79,7 @@ OnednnConvolution::OnednnConvolution(const Onednn& onednn, const OnednnConvoluti
   y_ =
       make_operand(onednn, desc, gives_y ? DNNL_ARG_DST : DNNL_ARG_DIFF_DST, ours.y.get(), gives_y);
   if (key.has_bias) bias_ = onednn.make_memory(ours.bias.get());
+  has_products_ = onednn.implementation(desc).find("gemm") != std::string::npos;
   primitive_ = onednn.make_primitive(desc);
 }
 

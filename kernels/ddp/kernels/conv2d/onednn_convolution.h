@@ -27,6 +27,9 @@ class OnednnConvolution {
 
   [[nodiscard]] const OnednnConvolutionKey& key() const { return key_; }
   [[nodiscard]] std::size_t scratch_bytes() const;
+  // Whether oneDNN computes it by matrix products. It gives all threads to a single sample and one
+  // to each of several, and a product rounds differently with another number of threads.
+  [[nodiscard]] bool has_products() const { return has_products_; }
 
   struct Operands {
     float* x;
@@ -55,6 +58,7 @@ class OnednnConvolution {
   void compute(const Onednn& onednn) const;
 
   OnednnConvolutionKey key_;
+  bool has_products_ = false;
   DnnlPrimitive primitive_{nullptr, nullptr};
   DnnlMemory bias_{nullptr, nullptr};
   Operand x_, weight_, y_;

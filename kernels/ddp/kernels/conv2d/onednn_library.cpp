@@ -24,6 +24,7 @@ bool OnednnLibrary::open() {
          library.find("dnnl_primitive_attr_set_post_ops", attributes_set_post_ops) &&
          library.find("dnnl_primitive_attr_destroy", attributes_destroy) &&
          library.find("dnnl_reorder_primitive_desc_create", reorder_desc_create) &&
+         library.find("dnnl_primitive_desc_query", primitive_desc_query) &&
          library.find("dnnl_primitive_desc_query_md", primitive_desc_query_md) &&
          library.find("dnnl_primitive_desc_destroy", primitive_desc_destroy) &&
          library.find("dnnl_primitive_create", primitive_create) &&

@@ -28,6 +28,7 @@ struct OnednnLibrary {
   decltype(&dnnl_primitive_attr_set_post_ops) attributes_set_post_ops = nullptr;
   decltype(&dnnl_primitive_attr_destroy) attributes_destroy = nullptr;
   decltype(&dnnl_reorder_primitive_desc_create) reorder_desc_create = nullptr;
+  decltype(&dnnl_primitive_desc_query) primitive_desc_query = nullptr;
   decltype(&dnnl_primitive_desc_query_md) primitive_desc_query_md = nullptr;
   decltype(&dnnl_primitive_desc_destroy) primitive_desc_destroy = nullptr;
   decltype(&dnnl_primitive_create) primitive_create = nullptr;
