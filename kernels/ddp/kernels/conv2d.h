@@ -86,10 +86,11 @@ class Conv2dBackend {
 //     weight[o, i, h, w] * x[n, i, r * stride.height + h - padding.height, ... columns likewise],
 // where i runs over the input channels of o's group. A bias without elements means none.
 //
-// A sample's y and grad_x have the same bits wherever the sample stands in whichever batch, with any
-// number of threads. Loops guarantee this by construction, and so do columns, whose products
-// gemm_batched computes. oneDNN does not promise it, but its direct convolutions compute each sample
-// alone, and kernels_test compares them; what oneDNN would compute by products is left to columns.
+// A sample's y and grad_x have the same bits wherever the sample stands in whichever batch, with
+// any number of threads. Loops guarantee this by construction, and so do columns, whose products
+// gemm_batched computes. oneDNN does not promise it, but its direct convolutions compute each
+// sample alone, and kernels_test compares them; what oneDNN would compute by products is left to
+// columns.
 void conv2d_forward(const Buffer& x, const Buffer& weight, const Buffer& bias, const Buffer& y,
                     const Conv2dShape& shape, Conv2dBackend& backend);
 void conv2d_grad_input(const Buffer& weight, const Buffer& grad_y, const GradientTarget& grad_x,
