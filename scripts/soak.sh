@@ -3,7 +3,7 @@
 #
 # Measures the promised times; the tests only assert five times the promise. Fails if a line says
 # BROKEN:
-#   scripts/soak.sh [ROUNDS]    (default 100: five minutes; needs a build with tests in build/)
+#   scripts/soak.sh [ROUNDS]    (default 100: eight minutes; needs a build with tests in build/)
 set -euo pipefail
 cd "$(dirname "$0")/.."
 rounds=${1:-100}

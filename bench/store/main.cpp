@@ -119,7 +119,7 @@ void measure(const Operation& operation, std::size_t count, Placement placement,
   using namespace std::chrono_literals;
   const auto serve = [&](std::chrono::microseconds spin) {
     return run_as_server(placement, [&] {
-      return std::make_unique<TcpServer>(Endpoint{"127.0.0.1", 0}, spin);
+      return std::make_unique<TcpServer>(Endpoint{"127.0.0.1", 0}, TcpServerOptions{.spin = spin});
     });
   };
   const auto sleeping = serve(0us);

@@ -14,10 +14,12 @@
 
 #include "ddp/base/error.h"
 #include "ddp/collectives/start/device_choice.h"
+#include "ddp/collectives/start/job_store.h"
 #include "ddp/collectives/start/rendezvous.h"
 #include "ddp/store/hash_store.h"
 #include "ddp/store/prefix_store.h"
 #include "ddp/store/tcp_server.h"
+#include "ddp/store/tcp_store.h"
 #include "support/groups.h"
 #include "support/stderr_capture.h"
 
@@ -46,6 +48,11 @@ class Variable {
  private:
   const char* name_;
 };
+
+Endpoint free_endpoint() {
+  const TcpServer server({"127.0.0.1", 0});
+  return server.endpoint();
+}
 
 Hello self_as(int rank, int world_size, int pid = ::getpid()) {
   Hello self = describe_self(rank, kCpuDevice);
@@ -172,11 +179,7 @@ TEST_CASE("init_process_group names who is missing", "[start]") {
 }
 
 TEST_CASE("a rank that cannot reach the store says where it should be", "[start]") {
-  Endpoint nowhere;
-  {
-    const TcpServer server({"127.0.0.1", 0});
-    nowhere = server.endpoint();
-  }
+  const Endpoint nowhere = free_endpoint();
   const InitOptions options{.device = DeviceChoice::kCpu,
                             .rank = 1,
                             .world_size = 2,
@@ -189,6 +192,21 @@ TEST_CASE("a rank that cannot reach the store says where it should be", "[start]
                      " in [0-9]+ m?s.*Connection refused.*"));
   CHECK(Clock::now() - begin >= 300ms);
   CHECK(Clock::now() - begin < kFarAway);
+}
+
+TEST_CASE("the store that rank 0 hosts stays for its clones, and a while for other ranks",
+          "[start]") {
+  WorkerEnv env{.rank = 0, .world_size = 2, .master = free_endpoint()};
+  StartPatience patience(60s);
+  JobStore own = open_job_store({}, env, 60s, patience);
+  TcpStore other(env.master);
+  std::shared_ptr<Store> clone = own.store->clone();
+  own = {};
+  CHECK_FALSE(other.has("k"));
+  const auto begin = Clock::now();
+  clone = nullptr;
+  CHECK(Clock::now() - begin >= 900ms);
+  CHECK_THROWS_AS(other.has("k"), NetworkError);
 }
 
 TEST_CASE("another world size is found at once by all ranks", "[start]") {

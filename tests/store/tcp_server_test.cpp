@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
+#include <future>
 #include <iterator>
 #include <memory>
 #include <new>
@@ -146,6 +147,24 @@ TEST_CASE("a waiting client can ping, and is answered when the key comes", "[sto
   CHECK(client.receive(4) == hex("07000000"));
   TcpStore(server.endpoint()).set("k", "v");
   CHECK(client.receive(1) == hex("00"));
+}
+
+TEST_CASE("a server that ends first serves those who are still connected", "[store]") {
+  auto server = std::make_unique<TcpServer>(kLoopback, TcpServerOptions{.farewell = 60s});
+  auto client = std::make_unique<TcpStore>(server->endpoint());
+  client->set("cause", "rank 1 died");
+  auto end = std::async(std::launch::async, [&] { server = nullptr; });
+  CHECK(end.wait_for(100ms) == std::future_status::timeout);
+  CHECK(client->get("cause") == "rank 1 died");
+  client = nullptr;
+  CHECK(end.wait_for(30s) == std::future_status::ready);
+}
+
+TEST_CASE("a server waits for its clients only as long as it was told", "[store]") {
+  auto server = std::make_unique<TcpServer>(kLoopback, TcpServerOptions{.farewell = 100ms});
+  const TcpStore client(server->endpoint());
+  auto end = std::async(std::launch::async, [&] { server = nullptr; });
+  CHECK(end.wait_for(30s) == std::future_status::ready);
 }
 
 TEST_CASE("bad input closes the connection of its client, and no other", "[store]") {

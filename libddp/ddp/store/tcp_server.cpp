@@ -69,14 +69,15 @@ void check_system(int result, const char* action) {
 
 class TcpServer::Impl {
  public:
-  Impl(const Endpoint& endpoint, std::chrono::microseconds spin)
+  Impl(const Endpoint& endpoint, const TcpServerOptions& options)
       : listener_(Socket::listen(endpoint)),
         guard_(LoopbackGuard::of(listener_)),
         epoll_(::epoll_create1(EPOLL_CLOEXEC)),
         wake_up_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
         state_([this](ClientId client, std::string_view bytes) { reply(client, bytes); }),
         endpoint_(listener_.local_endpoint()),
-        spin_(spin) {
+        spin_(options.spin),
+        farewell_(options.farewell) {
     check_system(epoll_.get(), "cannot create an epoll instance");
     check_system(wake_up_.get(), "cannot create an eventfd");
     watch(listener_.fd(), kListener, EPOLLIN, EPOLL_CTL_ADD);
@@ -86,7 +87,8 @@ class TcpServer::Impl {
   }
 
   ~Impl() {
-    stopping_.store(true);
+    end_ = Deadline::after(farewell_);
+    is_stopping_.store(true);
     const std::uint64_t one = 1;
     [[maybe_unused]] const ssize_t written = ::write(wake_up_.get(), &one, sizeof(one));
     thread_.join();
@@ -96,12 +98,16 @@ class TcpServer::Impl {
 
  private:
   void serve() {
-    while (!stopping_.load()) {
+    while (!is_over()) {
       const std::span<const epoll_event> events = wait_for_events();
       if (!accepting_ && next_accept_.passed()) set_accepting(true);
       for (const epoll_event& event : events) handle_event(event);
       flush_replies();
     }
+  }
+
+  [[nodiscard]] bool is_over() const {
+    return is_stopping_.load() && (connections_.empty() || end_.passed());
   }
 
   // After a request the next one is likely to come soon, so the server polls for a while before it
@@ -113,15 +119,20 @@ class TcpServer::Impl {
                            milliseconds);
       return count > 0;
     };
-    const int pause = accepting_ ? -1 : static_cast<int>(next_accept_.remaining().count());
-    if (!spin_.until([&] { return poll(0); })) poll(pause);
+    if (!spin_.until([&] { return poll(0); })) poll(longest_sleep());
     return {events_.data(), static_cast<std::size_t>(std::max(count, 0))};
+  }
+
+  // In ms; -1: until an event comes.
+  [[nodiscard]] int longest_sleep() const {
+    if (!accepting_) return static_cast<int>(next_accept_.remaining().count());
+    return is_stopping_.load() ? static_cast<int>(end_.remaining().count()) : -1;
   }
 
   void handle_event(const epoll_event& event) {
     const ClientId id = event.data.u64;
     if (id == kListener) return accept_all();
-    if (id == kWakeUp) return;
+    if (id == kWakeUp) return acknowledge_wake_up();
     const auto found = connections_.find(id);
     if (found == connections_.end()) return;  // dropped earlier in this round
     try {
@@ -130,6 +141,11 @@ class TcpServer::Impl {
     } catch (const std::exception& error) {  // also: out of memory
       drop(id, error.what());
     }
+  }
+
+  void acknowledge_wake_up() const {
+    std::uint64_t count = 0;
+    [[maybe_unused]] const ssize_t bytes = ::read(wake_up_.get(), &count, sizeof(count));
   }
 
   void accept_all() {
@@ -305,6 +321,7 @@ class TcpServer::Impl {
   StoreState state_;
   Endpoint endpoint_;
   Spin spin_;
+  Timeout farewell_;
   std::unordered_map<ClientId, Connection> connections_;
   ClientId next_client_ = kFirstClient;
   bool accepting_ = true;
@@ -314,12 +331,13 @@ class TcpServer::Impl {
   std::vector<std::byte> read_buffer_ = std::vector<std::byte>(kReadBytes);
   std::vector<ClientId> pending_;  // clients with fresh output
   wire::Request request_;
-  std::atomic<bool> stopping_{false};
+  Deadline end_ = Deadline::after(Timeout(0));  // written once, before is_stopping_
+  std::atomic<bool> is_stopping_ = false;
   std::thread thread_;
 };
 
-TcpServer::TcpServer(const Endpoint& endpoint, std::chrono::microseconds spin)
-    : impl_(std::make_unique<Impl>(endpoint, spin)) {}
+TcpServer::TcpServer(const Endpoint& endpoint, const TcpServerOptions& options)
+    : impl_(std::make_unique<Impl>(endpoint, options)) {}
 TcpServer::~TcpServer() = default;
 
 Endpoint TcpServer::endpoint() const { return impl_->endpoint(); }

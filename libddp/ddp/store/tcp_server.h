@@ -1,12 +1,22 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <chrono>
 #include <memory>
 
 #include "ddp/base/socket.h"
+#include "ddp/base/time.h"
 #include "ddp/store/spin.h"
 
 namespace ddp {
+
+struct TcpServerOptions {
+  // How long the server polls for the next request after one, before it sleeps.
+  std::chrono::microseconds spin = kDefaultStoreSpin;
+  // How long the destructor goes on serving clients that are still connected, so that they can read
+  // why the others went; it returns once they have disconnected.
+  Timeout farewell{0};
+};
 
 // The server side of TcpStore: one thread, epoll, PyTorch's c10d TCPStore wire protocol (wire.h). A
 // client that sends bad input loses its connection and causes a warning, of which one in 10 s is
@@ -20,8 +30,8 @@ class TcpServer {
   // Listens on exactly this address (an empty host: every interface; port 0: a free port) and
   // starts serving. Throws SystemError naming the endpoint if it cannot. Each rank holds several
   // connections, and each connection is an open file, so this raises the process's soft limit of
-  // open files. After a request the server polls for the next one for `spin`, then sleeps.
-  explicit TcpServer(const Endpoint& endpoint, std::chrono::microseconds spin = kDefaultStoreSpin);
+  // open files.
+  explicit TcpServer(const Endpoint& endpoint, const TcpServerOptions& options = {});
   ~TcpServer();
   TcpServer(const TcpServer&) = delete;
   TcpServer& operator=(const TcpServer&) = delete;

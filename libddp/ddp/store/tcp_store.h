@@ -17,6 +17,8 @@ struct TcpStoreOptions {
   Timeout timeout = kDefaultStoreTimeout;              // for connecting; default of every operation
   int rank = -1;                                       // only for error messages; -1: unknown
   std::chrono::microseconds spin = kDefaultStoreSpin;  // time to poll for a reply; 0: none
+  // Is kept until the store and all its clones are gone: for a server in the same process.
+  std::shared_ptr<const void> keeps = nullptr;
 };
 
 // A client of TcpServer or of PyTorch's TCPStore (any 2.x: c10d opcodes 0x00 to 0x0d; the queue,

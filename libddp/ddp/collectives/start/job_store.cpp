@@ -15,24 +15,21 @@
 namespace ddp {
 namespace {
 
-// What rank 0 keeps if no agent hosts the store.
-struct HostedStore {
-  HostedStore(const Endpoint& endpoint, Timeout timeout) try
-      : server(endpoint), client(endpoint, timeout, 0) {
-  } catch (const SystemError& error) {
-    const std::string rank0 = "rank 0 (" + host_name() + ", pid " + std::to_string(::getpid()) +
-                              ") hosts the store, but ";
-    if (error.error_number() == EADDRNOTAVAIL) {
-      std::throw_with_nested(EnvironmentError(rank0 + "MASTER_ADDR is not an address of its host"));
-    }
-    if (error.error_number() != EADDRINUSE) throw;
-    std::throw_with_nested(EnvironmentError(
-        rank0 + "MASTER_PORT is taken: by another rank 0 of this job, or by another job"));
-  }
+// Ranks of other hosts read the cause of a failure up to FirstError::kPeriod after rank 0.
+constexpr Timeout kFarewell{1000};
 
-  TcpServer server;
-  TcpStore client;
-};
+std::shared_ptr<TcpServer> host_store(const Endpoint& endpoint) try {
+  return std::make_shared<TcpServer>(endpoint, TcpServerOptions{.farewell = kFarewell});
+} catch (const SystemError& error) {
+  const std::string rank0 =
+      "rank 0 (" + host_name() + ", pid " + std::to_string(::getpid()) + ") hosts the store, but ";
+  if (error.error_number() == EADDRNOTAVAIL) {
+    std::throw_with_nested(EnvironmentError(rank0 + "MASTER_ADDR is not an address of its host"));
+  }
+  if (error.error_number() != EADDRINUSE) throw;
+  std::throw_with_nested(EnvironmentError(
+      rank0 + "MASTER_PORT is taken: by another rank 0 of this job, or by another job"));
+}
 
 // Names the endpoint that could not be reached, if the whole time has passed; other errors are
 // rethrown as they are.
@@ -67,8 +64,8 @@ JobStore open_job_store(const InitOptions& options, const WorkerEnv& env, Timeou
     const auto client = connect_to(env, timeout, patience);
     return {client, client->local_address()};
   }
-  const auto hosted = std::make_shared<HostedStore>(env.master, timeout);
-  const std::shared_ptr<TcpStore> client(hosted, &hosted->client);  // keeps the server alive, too
+  const auto client = std::make_shared<TcpStore>(
+      env.master, TcpStoreOptions{.timeout = timeout, .rank = 0, .keeps = host_store(env.master)});
   return {client, client->local_address()};
 }
 

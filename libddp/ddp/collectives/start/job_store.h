@@ -20,8 +20,9 @@ struct JobStore {
 };
 
 // Connects to the store, while a thread logs whenever `patience` says so that there is no answer
-// yet. Rank 0 hosts it first if no agent does. Throws TimeoutError that names the endpoint, or
-// EnvironmentError if rank 0 cannot host the store there.
+// yet. Rank 0 hosts it first if no agent does, until its own clients are gone, and up to a second
+// longer for the others. Throws TimeoutError that names the endpoint, or EnvironmentError if rank 0
+// cannot host the store there.
 [[nodiscard]] JobStore open_job_store(const InitOptions& options, const WorkerEnv& env,
                                       Timeout timeout, StartPatience& patience);
 
