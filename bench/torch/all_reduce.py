@@ -27,6 +27,8 @@ def measure(rank, options, rendezvous):
             calls.append(1e6 * (time.perf_counter() - begin))
         if rank == 0:
             print(f"{size} {statistics.median(calls[options.warmup:]):.1f}", flush=True)
+    torch.distributed.barrier()
+    torch.distributed.destroy_process_group()
 
 
 def main():

@@ -2,6 +2,7 @@
 """Describes the machine, its software and its state, without which a figure means little."""
 import ctypes
 import datetime
+import glob
 import os
 import platform
 import re
@@ -68,18 +69,23 @@ def warnings():
         yield f"/dev/shm has {_shared_memory_mib()} MiB, and a rank over NCCL takes ten or more"
 
 
+def tools():
+    """Maps what a build depends on to texts."""
+    nvcc = re.search(r"release \S+ (\S+)", output_of("nvcc", "--version"))
+    return {"CUDA compiler": nvcc.group(1) if nvcc else "not found",
+            "host compiler": output_of("c++", "--version").partition("\n")[0],
+            "CMake": output_of("cmake", "--version").partition("\n")[0]}
+
+
 def facts(cmake_cache):
     """Maps names to texts, in the order of the report."""
-    nvcc = re.search(r"release \S+ (\S+)", output_of("nvcc", "--version"))
     return {
         "commit": commit(),
         "date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d %H:%M UTC"),
         "GPU": "; ".join(gpus()) or "none",
-        "CUDA compiler": nvcc.group(1) if nvcc else "not found",
+        **tools(),
         "NCCL": _nccl(cmake_cache),
         "cuDNN": _cudnn(cmake_cache),
-        "host compiler": output_of("c++", "--version").partition("\n")[0],
-        "CMake": output_of("cmake", "--version").partition("\n")[0],
         "CPU": f"{cpus()} of {_first(r'model name.*: (.*)', '/proc/cpuinfo')}",
         "memory": _first(r"MemTotal: +(.*)", "/proc/meminfo"),
         "/dev/shm": f"{_shared_memory_mib()} MiB",
@@ -114,6 +120,11 @@ def _first(pattern, path):
 def _library(cmake_cache, name):
     """Names the libraries that the build found, and where they come from."""
     path = _first(rf"DDP_{name}_LIBRARY:[A-Z]+=(.*)", cmake_cache)
+    if not os.path.exists(path):  # built on another machine
+        folders = os.environ.get("LD_LIBRARY_PATH", "").split(":")
+        files = [file for folder in folders
+                 for file in sorted(glob.glob(os.path.join(folder, os.path.basename(path) + "*")))]
+        path = files[0] if files else path
     origin = "of a Python package" if "site-packages" in path else "of the system or the toolkit"
     return ctypes.CDLL(path), origin
 

@@ -12,13 +12,14 @@ import tarfile
 import machine
 import report
 import results
-from build import (BUILD, ROOT, build_command, configure_command, provide_fashion_mnist,
-                   read_libraries)
+from build import (BUILD, ROOT, build_command, configure_command, pack, provide_fashion_mnist,
+                   read_libraries, unpack, use_libraries_of_this_machine)
 from runner import PASSED, SKIPPED, TIMED_OUT, Runner
 
 WORK = os.path.join(BUILD, "report")
 BENCHMARKS = os.path.join(ROOT, "scripts", "gpu_benchmarks.txt")
 CASE_COUNTS = os.path.join(ROOT, "tests", "gpu", "case_counts.txt")
+PACKED = "build-gpu.tar.xz"
 CACHE = os.path.join(BUILD, "CMakeCache.txt")
 TESTS, SHARING, TESTS_OF_RANKS = "tests", "sharing", "tests of ranks"
 # Tells in the log where memory could not be registered and a slower way was taken. Not for the
@@ -38,7 +39,11 @@ def parse():
         epilog="Exit status: 0 all is well, 1 something failed, 2 bad usage, 77 there is no GPU.")
     parser.add_argument("out", help="the folder for gpu-report.md, .json and gpu-logs.tar.gz")
     parser.add_argument("--dry-run", action="store_true", help="continue without a GPU")
-    parser.add_argument("--only", choices=PARTS, help="leave out the other parts")
+    parser.add_argument("--only", choices=PARTS, action="append",
+                        help="leave out the other parts; may be given twice")
+    parser.add_argument("--pack", action="store_true",
+                        help="only build, here, and pack what was built into OUT/%s" % PACKED)
+    parser.add_argument("--packed", metavar="FILE", help="unpack this instead of building")
     parser.add_argument("--seconds", type=float, default=530, help="for everything (%(default)s)")
     return parser.parse_args()
 
@@ -69,27 +74,46 @@ def sanitize(run, content, tool, program, *filters):
 
 def go_through(runner, content):
     run = runner.run
-    provide_fashion_mnist()
-    configured = run("configure", configure_command(), 100).status == PASSED
-    content["machine"] = machine.facts(CACHE)
-    if not configured:
-        return
+    has_tests = bool({"tests", "ranks"} & set(content["parts"]))
     commands = benchmarks() if "benchmarks" in content["parts"] else []
-    if {"tests", "ranks"} & set(content["parts"]):
+    if content["packed"]:
+        tools = unpack(content["packed"])
+        provide_fashion_mnist()
+        use_libraries_of_this_machine()
+        content["machine"] = {**machine.facts(CACHE), **tools, "build": "made on another machine"}
+    elif build(run, (["gpu_tests"] if has_tests else []) + programs_of(commands), 300):
+        content["machine"] = machine.facts(CACHE)
+    else:
+        return
+    if has_tests:
         test(run, content)
-    with concurrent.futures.ThreadPoolExecutor() as pool:  # concurrently, since none of them is timed
-        tasks = [pool.submit(build_benchmarks, run, commands)]
-        if "tests" in content["parts"]:
-            tasks += [pool.submit(sanitize, run, content, *words) for words in SANITIZED]
-    for task in tasks:
-        task.result()
     measure(run, content, commands)
+
+
+def build(run, targets, limit):
+    """True if the targets could be configured; those that are not built cause failures later."""
+    provide_fashion_mnist()
+    if run("configure", configure_command(), 100).status != PASSED:
+        return False
+    run("build", build_command(targets), limit)
+    return True
+
+
+def build_and_pack(archive):
+    runner = Runner(WORK, 3600)
+    build(runner.run, ["gpu_tests", *programs_of(benchmarks())], 3600)
+    failed = [each for each in runner.outcomes if each.status != PASSED]
+    for each in failed:
+        print(results.tail(each.log), file=sys.stderr)
+    if not failed:
+        pack(archive, machine.tools())
+        print(f"gpu_check: packed into {archive}")
+    return 1 if failed else 0
 
 
 def test(run, content):
     """Runs tests of one process concurrently, then tests whose ranks share the GPU one by one. What
     NCCL needs for the ranks, it may need for one process, too."""
-    run("build tests", build_command(["gpu_tests"]), 260)
     environment = {"DDP_TEST_LOG": WORK, "NCCL_DEBUG": "WARN",
                    "NCCL_DEBUG_FILE": os.path.join(WORK, "nccl-%p.log")}
     sharing = run(SHARING, [os.path.join(BUILD, "bin", "gpu_sharing_test")], 75, **environment,
@@ -100,7 +124,12 @@ def test(run, content):
         environment.update(each.split("=") for each in remedy.split())
     ctest = ["ctest", "--test-dir", BUILD, "--output-on-failure", "--no-tests=error"]
     if "tests" in content["parts"]:
-        run(TESTS, [*ctest, "-L", "^gpu$", "-LE", "^gpu_ranks$", "-j", "4"], 300, **environment)
+        command = [*ctest, "-L", "^gpu$", "-LE", "^gpu_ranks$", "-j", "8"]
+        with concurrent.futures.ThreadPoolExecutor() as pool:
+            tasks = [pool.submit(run, TESTS, command, 300, **environment)]
+            tasks += [pool.submit(sanitize, run, content, *words) for words in SANITIZED]
+        for task in tasks:
+            task.result()
     if "ranks" not in content["parts"]:
         return
     if sharing.status not in (PASSED, SKIPPED) and not remedy:
@@ -109,11 +138,9 @@ def test(run, content):
     run(TESTS_OF_RANKS, [*ctest, "-L", "^gpu_ranks$", "-FS", "^nccl_sharing$"], 380, **environment)
 
 
-def build_benchmarks(run, commands):
-    targets = sorted({name for _, command in commands
-                      for name in re.findall(r"\$\{?BIN\}?/([\w-]+)", command)})
-    if targets:
-        run("build benchmarks", build_command(targets), 260)
+def programs_of(commands):
+    return sorted({name for _, command in commands
+                   for name in re.findall(r"\$\{?BIN\}?/([\w-]+)", command)})
 
 
 def measure(run, content, commands):
@@ -161,14 +188,16 @@ def main():
                                    "/usr/local/nvidia/bin"])
     os.chdir(ROOT)
     has_gpu = bool(machine.gpus())
-    if not has_gpu and not arguments.dry_run:
+    if not has_gpu and not (arguments.dry_run or arguments.pack):
         print("gpu_check: nvidia-smi shows no GPU here (--dry-run goes on without)",
               file=sys.stderr)
         return SKIPPED
     shutil.rmtree(WORK, ignore_errors=True)
     for folder in (WORK, out):  # fails at once, not only after nine minutes
         os.makedirs(folder, exist_ok=True)
-    content = {"has_gpu": has_gpu, "parts": [arguments.only] if arguments.only else PARTS,
+    if arguments.pack:
+        return build_and_pack(os.path.join(out, PACKED))
+    content = {"has_gpu": has_gpu, "parts": arguments.only or PARTS, "packed": arguments.packed,
                "machine": {}, "gpu_states": machine.gpu_state("start"),
                "figures": [], "benchmarks": [], "complaints": [], "excused": {},
                "warnings": list(machine.warnings())}

@@ -64,8 +64,8 @@ class GpuCheckTest(unittest.TestCase):
         self.assertEqual(len(complaints), 1)
 
     def content(self, **changes):
-        return {"has_gpu": True, "parts": [*gpu_check.PARTS], "machine": {"commit": "abc"}, "gpu_states": [], "tests": [],
-                "phases": [], "complaints": [], "tails": {}, "failures": [], "figures": [],
+        return {"has_gpu": True, "parts": [*gpu_check.PARTS], "packed": None,
+                "machine": {"commit": "abc"}, "gpu_states": [], "tests": [], "phases": [], "complaints": [], "tails": {}, "failures": [], "figures": [],
                 "excused": {}, "warnings": [], "benchmarks": [],
                 "cases": [{"program": "a", "case": "one", "result": "passed", "seconds": 1}],
                 **changes}
@@ -175,18 +175,31 @@ class GpuCheckTest(unittest.TestCase):
         with open(os.path.join(self.folder, "gpu-report.md"), encoding="utf-8") as file:
             self.assertIn("| what | GPU 0 at the start |", file.read())
 
+    def phases_of(self, **changes):
+        """Returns the command of each phase by name."""
+        phases = {}
+
+        def run(name, command, limit, **_):
+            phases[name] = command
+            return Outcome(name, PASSED, 1, limit, "none")
+
+        with mock.patch("machine.facts", return_value={}), mock.patch.dict(os.environ), \
+                mock.patch("main.provide_fashion_mnist"), mock.patch("main.unpack", return_value={}):
+            gpu_check.go_through(mock.Mock(run=run), self.content(**changes))
+        return phases
+
     def test_parts_can_be_left_out(self):
+        some = {"tests", "tests of ranks", "memcheck gpu_buffer_ops_test", "benchmark 1"}
         for parts, expected in ((["tests"], {"tests", "memcheck gpu_buffer_ops_test"}),
-                                (["ranks"], {"tests of ranks"}),
-                                (["benchmarks"], {"build benchmarks", "benchmark 1"})):
-            runner = mock.Mock()
-            runner.run.side_effect = lambda name, command, limit, **_: Outcome(name, PASSED, 1,
-                                                                               limit, "none")
-            with mock.patch("machine.facts"), mock.patch("main.provide_fashion_mnist"):
-                gpu_check.go_through(runner, self.content(parts=parts))
-            ran = {call.args[0] for call in runner.run.call_args_list}
-            self.assertEqual(ran & {"tests", "tests of ranks", "memcheck gpu_buffer_ops_test",
-                                    "build benchmarks", "benchmark 1"}, expected)
+                                (["ranks"], {"tests of ranks"}), (["benchmarks"], {"benchmark 1"}),
+                                (["ranks", "benchmarks"], {"tests of ranks", "benchmark 1"})):
+            self.assertEqual(some & set(self.phases_of(parts=parts)), expected)
+
+    def test_only_what_runs_is_built(self):
+        self.assertEqual({"gpu_tests", "bench_step"} - set(self.phases_of()["build"]), set())
+        self.assertNotIn("gpu_tests", self.phases_of(parts=["benchmarks"])["build"])
+        self.assertNotIn("bench_step", self.phases_of(parts=["ranks"])["build"])
+        self.assertEqual({"configure", "build"} & set(self.phases_of(packed="a.tar.xz")), set())
 
     def phases_of_tests(self, status, log_text):
         """Returns the environment of each phase by name and the content of the report, given how the
@@ -203,7 +216,8 @@ class GpuCheckTest(unittest.TestCase):
 
     def test_ranks_are_tested_if_they_can_share_the_gpu(self):
         phases, content = self.phases_of_tests(PASSED, "Sharing a GPU works as it is\n")
-        self.assertEqual(list(phases), ["build tests", "sharing", "tests", "tests of ranks"])
+        self.assertEqual([each for each in phases if "check" not in each],
+                         ["sharing", "tests", "tests of ranks"])
         self.assertNotIn("NCCL_CUMEM_ENABLE", phases["tests of ranks"])
         self.assertEqual(content["warnings"] + content["complaints"], [])
         phases, content = self.phases_of_tests(SKIPPED, "SKIPPED: no GPU\n")
