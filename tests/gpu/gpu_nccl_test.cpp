@@ -333,13 +333,16 @@ TEST_CASE("a group is left soon although its last operation waits for an earlier
   run_nccl_ranks(60s, [](ProcessGroup& group, Stream stream) {
     if (group.world_size() == 1) return;
     auto own = group.duplicate();
+    Floats values(16, group.device());
+    // NCCL connects in a first operation, whose call waits for the other ranks.
+    own->all_reduce(values.buffer(), ReduceOp::kSum, stream).wait(stream);
+    cu::synchronize(stream);
     const int late = group.world_size() - 1;
     const auto gone = [](int rank) { return "gone/" + std::to_string(rank); };
     if (group.rank() == late) {
       for (int rank = 0; rank < late; ++rank) (void)group.store().get(gone(rank), 60s);
       return;
     }
-    Floats values(16, group.device());
     own->all_reduce(values.buffer(), ReduceOp::kSum, stream).wait(stream);
     (void)own->all_reduce(values.buffer(), ReduceOp::kSum, stream);
     const Deadline deadline = Deadline::after(5s);  // 5 times the promise

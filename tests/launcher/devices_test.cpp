@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
 // The GPUs and CPUs that the built ddp-launch assigns to workers, on a machine with fake GPUs.
+#include <signal.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -88,6 +89,16 @@ TEST_CASE("an NVML that does not start is quoted", "[launcher][devices]") {
   const Result result = launch({"-n", "gpu", "true"}, {{"FAKE_NVML_ERROR", "18"}});
   CHECK(result.exit_code == 2);
   CHECK_THAT(result.err, Contains("NVML does not start: what NVML says (error 18)"));
+}
+
+TEST_CASE("a signal reaches ddp-launch, not a thread that NVML has started", "[launcher][devices]") {
+  const Variables gpus = {{"LD_LIBRARY_PATH", DDP_FAKE_NVML_FOLDER}, {"FAKE_GPUS", "2"}};
+  ChildProcess launcher(command({"-n", "gpu", "sh", "-c", "echo up; exec sleep 1000"}),
+                        {.environment = gpus});
+  launcher.wait_until([](const ChildProcess& child) { return child.out() == "up\n"; });
+  launcher.send_signal(SIGTERM);
+  CHECK(launcher.wait(kStopBound) == 128 + SIGTERM);
+  CHECK_THAT(launcher.err(), Contains("SIGTERM: stopping 2 ranks"));
 }
 
 TEST_CASE("workers that share GPUs get the variables for it, and the user one remark",

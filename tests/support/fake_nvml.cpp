@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: MIT
 //
 // A fake libnvidia-ml.so.1 for ddp-launch. The variable FAKE_GPUS gives the number of GPUs, and
-// FAKE_NVML_ERROR the code with which the start fails.
+// FAKE_NVML_ERROR the code with which the start fails. Like the real library of driver 580, it
+// leaves a thread behind.
+#include <pthread.h>
+#include <unistd.h>
+
 #include <cstdio>
 #include <cstdlib>
 
@@ -27,11 +31,20 @@ unsigned count_gpus() {
   return text == nullptr ? 0 : static_cast<unsigned>(std::atoi(text));
 }
 
+void leave_thread() {
+  pthread_t thread{};
+  const auto sleep_on = [](void*) -> void* {
+    for (;;) ::pause();
+  };
+  if (::pthread_create(&thread, nullptr, sleep_on, nullptr) == 0) ::pthread_detach(thread);
+}
+
 }  // namespace
 
 extern "C" {
 
 [[gnu::visibility("default")]] int nvmlInit_v2() {
+  leave_thread();
   const char* text = std::getenv("FAKE_NVML_ERROR");
   return text == nullptr ? 0 : std::atoi(text);
 }
