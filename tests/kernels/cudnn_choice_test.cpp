@@ -30,6 +30,8 @@ Performance algorithm(cudnnConvolutionFwdAlgo_t algo, cudnnMathType_t math_type,
 
 constexpr auto kFirst = CUDNN_CONVOLUTION_FWD_ALGO_GEMM;
 constexpr auto kSecond = CUDNN_CONVOLUTION_FWD_ALGO_DIRECT;
+constexpr auto kWinograd = CUDNN_CONVOLUTION_FWD_ALGO_WINOGRAD_NONFUSED;
+constexpr std::size_t kScratchLimit = 1000;
 
 struct Cudnn {
   Cudnn() {
@@ -41,7 +43,7 @@ struct Cudnn {
     current_math_type = CUDNN_TENSOR_OP_MATH_ALLOW_CONVERSION;  // left by an earlier query
   }
 
-  auto choose(DType dtype) {
+  auto choose(DType dtype, Winograd winograd = Winograd::kAsFound) {
     const auto find = [this](int capacity, int* count, Performance* found) {
       asked.push_back(current_math_type);
       if (!answers.contains(current_math_type)) return CUDNN_STATUS_NOT_SUPPORTED;
@@ -52,10 +54,11 @@ struct Cudnn {
     };
     const auto measure = [this](cudnnConvolutionFwdAlgo_t algo, std::size_t* size_bytes) {
       measured.push_back(current_math_type);
-      *size_bytes = algo == too_large ? kCudnnScratchLimitBytes + 1 : 100;
+      *size_bytes = algo == too_large ? kScratchLimit + 1 : 100;
       return CUDNN_STATUS_SUCCESS;
     };
-    return choose_cudnn_algorithm<Performance>(library, nullptr, dtype, "find", find, measure);
+    return choose_cudnn_algorithm<Performance>(library, nullptr, {dtype, winograd, kScratchLimit},
+                                               "find", find, measure);
   }
 
   CudnnLibrary library;
@@ -70,8 +73,8 @@ TEST_CASE("cuDNN is asked with the dtype's math type, whatever the last call use
   const auto [dtype, math_type] = GENERATE(table<DType, cudnnMathType_t>({
       {DType::kFloat32, CUDNN_FMA_MATH},
       {DType::kFloat64, CUDNN_DEFAULT_MATH},
-      {DType::kFloat16, CUDNN_DEFAULT_MATH},
-      {DType::kBFloat16, CUDNN_DEFAULT_MATH},
+      {DType::kFloat16, CUDNN_TENSOR_OP_MATH},
+      {DType::kBFloat16, CUDNN_TENSOR_OP_MATH},
   }));
   Cudnn cudnn;
   cudnn.answers[math_type] = {algorithm(kFirst, math_type)};
@@ -85,28 +88,54 @@ TEST_CASE("cuDNN is asked with the dtype's math type, whatever the last call use
 
 TEST_CASE("a 16-bit algorithm runs with the math type with which it was found", "[conv2d]") {
   Cudnn cudnn;
-  cudnn.answers[CUDNN_DEFAULT_MATH] = {
-      algorithm(kFirst, CUDNN_DEFAULT_MATH, CUDNN_NON_DETERMINISTIC),
-      algorithm(kSecond, CUDNN_TENSOR_OP_MATH)};
+  cudnn.answers[CUDNN_TENSOR_OP_MATH] = {
+      algorithm(kFirst, CUDNN_TENSOR_OP_MATH, CUDNN_NON_DETERMINISTIC),
+      algorithm(kSecond, CUDNN_DEFAULT_MATH)};
   const auto choice = cudnn.choose(DType::kBFloat16);
   REQUIRE(choice.has_value());
   CHECK(choice->algorithm == kSecond);
-  CHECK(choice->math_type == CUDNN_TENSOR_OP_MATH);
-  CHECK(cudnn.measured == MathTypes{CUDNN_TENSOR_OP_MATH});
+  CHECK(choice->math_type == CUDNN_DEFAULT_MATH);
+  CHECK(cudnn.measured == MathTypes{CUDNN_DEFAULT_MATH});
 }
 
-TEST_CASE("a 16-bit convolution without a default algorithm asks again with another math type",
+TEST_CASE("a 16-bit convolution without an algorithm for tensor cores asks for another one",
           "[conv2d]") {
   Cudnn cudnn;
   if (GENERATE(true, false)) {
-    cudnn.answers[CUDNN_DEFAULT_MATH] = {algorithm(kFirst, CUDNN_DEFAULT_MATH)};
+    cudnn.answers[CUDNN_TENSOR_OP_MATH] = {algorithm(kFirst, CUDNN_TENSOR_OP_MATH)};
     cudnn.too_large = kFirst;
   }
-  cudnn.answers[CUDNN_TENSOR_OP_MATH] = {algorithm(kSecond, CUDNN_TENSOR_OP_MATH)};
+  cudnn.answers[CUDNN_DEFAULT_MATH] = {algorithm(kSecond, CUDNN_DEFAULT_MATH)};
   const auto choice = cudnn.choose(DType::kFloat16);
   REQUIRE(choice.has_value());
   CHECK(choice->algorithm == kSecond);
-  CHECK(cudnn.asked == MathTypes{CUDNN_DEFAULT_MATH, CUDNN_TENSOR_OP_MATH});
+  CHECK(cudnn.asked == MathTypes{CUDNN_TENSOR_OP_MATH, CUDNN_DEFAULT_MATH});
+}
+
+TEST_CASE("Winograd's algorithm is chosen where it is fast, and never where it is inaccurate",
+          "[conv2d]") {
+  Cudnn cudnn;
+  cudnn.answers[CUDNN_FMA_MATH] = {algorithm(kFirst, CUDNN_FMA_MATH),
+                                   algorithm(kWinograd, CUDNN_FMA_MATH),
+                                   algorithm(kSecond, CUDNN_FMA_MATH)};
+  const auto chosen = [&](Winograd winograd) {
+    return cudnn.choose(DType::kFloat32, winograd).value().algorithm;
+  };
+  CHECK(chosen(Winograd::kFirst) == kWinograd);
+  CHECK(chosen(Winograd::kAsFound) == kFirst);
+  cudnn.too_large = kFirst;
+  CHECK(chosen(Winograd::kAsFound) == kWinograd);
+  CHECK(chosen(Winograd::kNever) == kSecond);
+  cudnn.too_large = kWinograd;
+  CHECK(chosen(Winograd::kFirst) == kFirst);
+
+  Conv2dShape shape{8, 64, 32, {9, 9}, {3, 3}};
+  CHECK(winograd_for(shape, DType::kFloat32) == Winograd::kFirst);
+  CHECK(winograd_for(shape, DType::kBFloat16) == Winograd::kAsFound);
+  shape.groups = 4;
+  CHECK(winograd_for(shape, DType::kFloat32) == Winograd::kAsFound);
+  shape.kernel = {5, 5};
+  CHECK(winograd_for(shape, DType::kFloat32) == Winograd::kNever);
 }
 
 TEST_CASE("float32 operands are never rounded to fewer bits", "[conv2d]") {

@@ -91,7 +91,8 @@ TEST_CASE("an NVML that does not start is quoted", "[launcher][devices]") {
   CHECK_THAT(result.err, Contains("NVML does not start: what NVML says (error 18)"));
 }
 
-TEST_CASE("a signal reaches ddp-launch, not a thread that NVML has started", "[launcher][devices]") {
+TEST_CASE("a signal reaches ddp-launch, not a thread that NVML has started",
+          "[launcher][devices]") {
   const Variables gpus = {{"LD_LIBRARY_PATH", DDP_FAKE_NVML_FOLDER}, {"FAKE_GPUS", "2"}};
   ChildProcess launcher(command({"-n", "gpu", "sh", "-c", "echo up; exec sleep 1000"}),
                         {.environment = gpus});

@@ -69,14 +69,24 @@ std::string mebibytes(std::size_t size_bytes) {
   return text.data();
 }
 
-[[noreturn]] void refuse_allocation(std::size_t size_bytes, Device device) {
-  static_cast<void>(cudaGetLastError());
+// Of the current device, in bytes.
+struct MemoryInfo {
   std::size_t free = 0;
   std::size_t total = 0;
-  DDP_CUDA_CHECK(cudaMemGetInfo(&free, &total));
+};
+
+MemoryInfo memory_info() {
+  MemoryInfo info;
+  DDP_CUDA_CHECK(cudaMemGetInfo(&info.free, &info.total));
+  return info;
+}
+
+[[noreturn]] void refuse_allocation(std::size_t size_bytes, Device device) {
+  static_cast<void>(cudaGetLastError());
+  const MemoryInfo memory = memory_info();
   throw CudaError("[cuda] cannot allocate " + mebibytes(size_bytes) + " MiB on " +
-                  to_string(device) + ": out of memory, " + mebibytes(free) + " of " +
-                  mebibytes(total) +
+                  to_string(device) + ": out of memory, " + mebibytes(memory.free) + " of " +
+                  mebibytes(memory.total) +
                   " MiB are free; a smaller batch needs less, and nvidia-smi shows which processes "
                   "use the rest");
 }
@@ -277,6 +287,11 @@ Allocation allocate_device(std::size_t size_bytes, Device device) {
   });
   zero_device_memory(data, size_bytes);
   return allocation;
+}
+
+std::size_t device_memory_bytes(Device device) {
+  const DeviceGuard guard(device);
+  return memory_info().total;
 }
 
 Allocation allocate_pinned(std::size_t size_bytes) {

@@ -113,6 +113,8 @@ class Event {
 // memory is freed later, when the device's work has ended.
 [[nodiscard]] Allocation allocate_device(std::size_t size_bytes, Device device);
 [[nodiscard]] Allocation allocate_pinned(std::size_t size_bytes);
+// All memory of the device, whoever uses it.
+[[nodiscard]] std::size_t device_memory_bytes(Device device);
 
 // Asynchronous on `stream` (null: the current device's default stream). Source and destination may
 // be host or device memory.

@@ -137,7 +137,10 @@ struct Factors {
 class CudnnConv2d final : public Conv2dBackend {
  public:
   CudnnConv2d(const CudnnLibrary& library, Device device)
-      : library_(library), device_(device), handle_(make_handle(library, device)) {}
+      : library_(library),
+        device_(device),
+        handle_(make_handle(library, device)),
+        scratch_limit_bytes_(std::min(kMaxScratchBytes, device_memory_bytes(device) / 32)) {}
   // cuDNN, like cuBLAS, wants the handle's device to be the current one from its creation to its
   // end.
   ~CudnnConv2d() override {
@@ -224,7 +227,9 @@ class CudnnConv2d final : public Conv2dBackend {
   template <class Performance, class Find, class Measure, class... Descriptors>
   auto choose(const Plan& plan, const char* name, Find find, Measure measure,
               Descriptors... descriptors) {
-    return choose_cudnn_algorithm<Performance>(library_, plan.convolution.get(), plan.dtype, name,
+    const CudnnRequest request{plan.dtype, winograd_for(plan.shape, plan.dtype),
+                               scratch_limit_bytes_};
+    return choose_cudnn_algorithm<Performance>(library_, plan.convolution.get(), request, name,
                                                bound(find, handle_.get(), descriptors...),
                                                bound(measure, handle_.get(), descriptors...));
   }
@@ -257,9 +262,12 @@ class CudnnConv2d final : public Conv2dBackend {
     return scratch_.data();
   }
 
+  static constexpr std::size_t kMaxScratchBytes = std::size_t{1} << 30;
+
   CudnnLibrary library_;
   Device device_;
   Owned<cudnnHandle_t> handle_;
+  std::size_t scratch_limit_bytes_;
   std::vector<Plan> plans_;
   Allocation scratch_;
   std::optional<Blas> blas_;  // of columns_
