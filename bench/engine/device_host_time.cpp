@@ -16,6 +16,7 @@ using namespace std::chrono_literals;
 
 void measure(const std::string& name, const std::shared_ptr<ProcessGroup>& group, int rounds) {
   const HostTimes times = HostTimeSubject(group).measure(rounds);
+  if (group->rank() != 0) return;
   const Labels labels = {{"group", name},
                          {"parameters", static_cast<double>(HostTimeSubject::kParameters)},
                          {"buckets_kib", static_cast<double>(HostTimeSubject::kBucketBytes >> 10)}};
@@ -32,8 +33,11 @@ void measure(const std::string& name, const std::shared_ptr<ProcessGroup>& group
 }  // namespace
 
 void measure_device_host_time(int rounds) {
+  const std::shared_ptr<ProcessGroup> group = init_process_group({.device = DeviceChoice::kCuda});
+  const int ranks = group->world_size();
+  if (ranks > 1) return measure(std::to_string(ranks) + " ranks, NCCL", group, rounds);
+  measure("alone", group, rounds);
   const SimulatedLink instant{.latency = 0ns, .bytes_per_second = 1e15};
-  measure("alone", init_process_group({.device = DeviceChoice::kCuda}), rounds);
   measure("2 ranks, simulated: a kernel a bucket",
           make_simulated_device_group(instant, 1, 2, cuda_device(0)), rounds);
 }

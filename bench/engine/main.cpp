@@ -31,8 +31,8 @@ std::optional<Options> parse(int argc, char** argv) {
   CommandLine line("bench_engine", "What the engine costs and hides, on a simulated link");
   line.add("device", "cpu or cuda, which prints a line of JSON a figure", options.device);
   line.add("parts",
-           "host, alone, checks, overlap, sweep; on cuda clock, host, alone, work, overlap, gemm "
-           "(default: all)",
+           "host, alone, checks, overlap, sweep; on cuda clock, host (under ddp-launch over NCCL), "
+           "alone, work, overlap, gemm (default: all)",
            options.names);
   line.add("rounds", "repeats of each part (default: its own)", options.rounds);
   line.add("step-svg", "on cuda: draw an overlapped step", options.step_svg);

@@ -85,7 +85,7 @@ def pack(archive, tools):
         json.dump(tools, file)
     patterns = ("bin/*", "CMakeCache.txt", "**/CTestTestfile.cmake", "fashion-mnist/*",
                 os.path.basename(TOOLS))
-    with tarfile.open(archive, "w:xz") as tar:
+    with tarfile.open(archive, "w:xz", preset=2) as tar:
         for pattern in patterns:
             for path in sorted(glob.glob(os.path.join(BUILD, pattern), recursive=True)):
                 tar.add(path, os.path.relpath(path, ROOT))
