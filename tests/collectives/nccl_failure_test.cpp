@@ -41,7 +41,8 @@ struct Survivor {
   std::string error_after(ncclResult_t state) {
     async_error = state;
     NcclCommunicator communicator(test::without_peers(config), failing_nccl());
-    look_for_async_error(communicator, first_error, roll, "operations on rank 0");
+    look_for_async_error(communicator, first_error, roll,
+                         [] { return NcclActivity{.rank = "rank 0", .what = "#1 barrier"}; });
     return test::error_of([&] { first_error.rethrow_if_set(); });
   }
 
@@ -60,7 +61,7 @@ TEST_CASE("a failure of NCCL names the rank that died", "[nccl]") {
   PrefixStore("roll", survivor.store.clone()).set("who/1", serialize(dead));
   const ncclResult_t state = GENERATE(ncclRemoteError, ncclSystemError);
   CHECK(survivor.error_after(state) == "[nccl] " + to_string(dead) +
-                                           " died during operations on rank 0: what NCCL says "
+                                           " died, while rank 0 is in #1 barrier: what NCCL says "
                                            "(NCCL_DEBUG=WARN makes NCCL say more)");
   CHECK_THROWS_AS(survivor.first_error.rethrow_if_set(), PeerError);
 }
@@ -72,7 +73,7 @@ TEST_CASE("a failure of NCCL names the rank that left", "[nccl]") {
   PeerRoll peer(config);
   peer.leave(0);
   CHECK_THAT(survivor.error_after(ncclRemoteError),
-             StartsWith("[nccl] rank 1 (") && Contains(" left the group during operations on"));
+             StartsWith("[nccl] rank 1 (") && Contains(" left the group, while rank 0 is in #1 "));
 }
 
 TEST_CASE("a failure of NCCL blames no rank that is still there", "[nccl]") {
@@ -80,7 +81,7 @@ TEST_CASE("a failure of NCCL blames no rank that is still there", "[nccl]") {
   const auto [state, is_of_peer] =
       GENERATE(std::pair(ncclRemoteError, true), std::pair(ncclUnhandledCudaError, false));
   CHECK_THAT(survivor.error_after(state),
-             StartsWith("[nccl] operations on rank 0: what NCCL says"));
+             StartsWith("[nccl] #1 barrier on rank 0: what NCCL says"));
   if (is_of_peer) {
     CHECK_THROWS_AS(survivor.first_error.rethrow_if_set(), PeerError);
   } else {

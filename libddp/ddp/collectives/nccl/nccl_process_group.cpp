@@ -211,7 +211,8 @@ void NcclProcessGroup::attempt(const CollectiveSignature& what, F&& f) {
     f();
   } catch (const Error& error) {
     break_group(first_error_, roll_,
-                fmt::format("{} of group \"{}\" on rank {}", to_string(what), name(), job_rank()),
+                {.rank = fmt::format("rank {}", job_rank()),
+                 .what = fmt::format("{} of group \"{}\"", to_string(what), name())},
                 error.what());
     first_error_.rethrow_if_set();
   }

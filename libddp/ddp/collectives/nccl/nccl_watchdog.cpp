@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "ddp/base/error.h"
-#include "ddp/collectives/nccl/nccl_failure.h"
 #include "ddp/cuda/check.h"
 #include "ddp/cuda/cuda.h"
 
@@ -56,13 +55,25 @@ bool NcclWatchdog::guard() {
   try {
     if (!first_error.is_set()) {
       look_for_async_error(watched_.communicator, first_error, watched_.roll,
-                           "operations of " + who_);
+                           [this] { return activity(); });
     }
     if (!first_error.is_set()) look_without_cuda();
   } catch (const std::exception& error) {
     first_error.set(CudaError(fmt::format("[nccl] watch {}: {}", who_, describe(error))));
   }
   return !end_if_broken();
+}
+
+NcclActivity NcclWatchdog::activity() const {
+  const GroupConfig& config = watched_.config;
+  NcclActivity activity{.rank = fmt::format("rank {}", config.job_rank(config.rank)),
+                        .what = fmt::format("group \"{}\"", config.name)};
+  const std::optional<FlightRecorder::Pending> pending = watched_.recorder.oldest_pending();
+  if (pending) {
+    activity.what = fmt::format("{}{} of {}", to_string(pending->operations.front().signature),
+                                purpose_of_pending(watched_.recorder), activity.what);
+  }
+  return activity;
 }
 
 // Ends the operations of a broken group at once: a peer that comes late must not complete them.

@@ -16,6 +16,7 @@
 #include "ddp/collectives/hang/flight_recorder.h"
 #include "ddp/collectives/nccl/event_ring.h"
 #include "ddp/collectives/nccl/nccl_communicator.h"
+#include "ddp/collectives/nccl/nccl_failure.h"
 #include "ddp/collectives/process_group.h"
 
 namespace ddp {
@@ -59,6 +60,7 @@ class NcclWatchdog {
 
   bool listen();
   bool guard();
+  [[nodiscard]] NcclActivity activity() const;
   [[nodiscard]] bool end_if_broken();
   void look_without_cuda();
   bool ask();
