@@ -19,7 +19,8 @@ using ddp::test::Twin;
 
 ChannelShape any_shape() {
   return GENERATE(ChannelShape{0, 3, 4}, ChannelShape{5, 3, 1}, ChannelShape{4, 70, 35},
-                  ChannelShape{2, 1, 100'003}, ChannelShape{3, 0, 2});
+                  ChannelShape{2, 1, 100'003}, ChannelShape{3, 0, 2},
+                  ChannelShape{9, 2, 48 * 48});  // several loads of 16 bytes a thread
 }
 
 Twin<double> moments_twin(std::size_t channels, double n, unsigned seed) {

@@ -89,8 +89,8 @@ TEMPLATE_TEST_CASE("cu::upsample_nearest2d equals its CPU twin", "[gpu][upsample
 
 TEMPLATE_TEST_CASE("cu::channel_bias_add equals its CPU twin", "[gpu]", float, double) {
   using T = TestType;
-  const auto shape =
-      GENERATE(ChannelShape{0, 3, 4}, ChannelShape{5, 7, 9}, ChannelShape{2, 300, 1});
+  const auto shape = GENERATE(ChannelShape{0, 3, 4}, ChannelShape{5, 7, 9}, ChannelShape{2, 300, 1},
+                              ChannelShape{9, 2, 48 * 48});
   auto y = Twin<T>::uniform(shape.count(), 1), bias = Twin<T>::uniform(shape.channels, 2);
   ddp::cpu::channel_bias_add(y.cpu(), bias.cpu(), shape);
   ddp::cu::channel_bias_add(y.cuda(), bias.cuda(), shape, {});

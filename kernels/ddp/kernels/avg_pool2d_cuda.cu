@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: MIT
+#include <type_traits>
+
 #include "ddp/cuda/cuda.h"
 #include "ddp/kernels/avg_pool2d.h"
 #include "ddp/kernels/detail/avg_pool2d_checks.h"
@@ -10,39 +12,47 @@ namespace {
 
 // One thread computes one window.
 template <class T, class Axes>
-__global__ void avg_pool2d_kernel(const T* x, T* y, std::size_t count, Axes axes) {
+__global__ void avg_pool2d_kernel(const T* x, T* y, typename Axes::Index count, Axes axes) {
+  using Index = typename Axes::Index;
   const auto& rows = axes.rows;
   const auto& columns = axes.columns;
-  for (std::size_t i = launch::global_thread(); i < count; i += launch::grid_threads()) {
-    const std::size_t r = i / columns.output % rows.output, c = i % columns.output;
-    const T* plane = x + i / columns.output / rows.output * rows.input * columns.input;
-    const detail::Range over = rows.window(r), across = columns.window(c);
+  launch::for_each_index(count, [&](Index i) {
+    const Index row = i / columns.output;  // of all planes
+    const Index plane = row / rows.output;
+    const Index r = row - plane * rows.output, c = i - row * columns.output;
+    const T* in = x + static_cast<std::size_t>(plane) * rows.input * columns.input;
+    const auto over = rows.window(r);
+    const auto across = columns.window(c);
     T sum = 0;
-    for (std::size_t h = over.begin; h < over.end; ++h) {
-      for (std::size_t w = across.begin; w < across.end; ++w) sum += plane[h * columns.input + w];
+    for (Index h = over.begin; h < over.end; ++h) {
+      for (Index w = across.begin; w < across.end; ++w) sum += in[h * columns.input + w];
     }
     y[i] = sum / static_cast<T>(rows.divisor(r) * columns.divisor(c));
-  }
+  });
 }
 
 // One thread computes one pixel of x: it adds up the windows that cover the pixel.
 template <class T, class Axes>
-__global__ void avg_pool2d_backward_kernel(const T* grad_y, T* grad_x, std::size_t count, Axes axes,
-                                           WriteMode mode) {
+__global__ void avg_pool2d_backward_kernel(const T* grad_y, T* grad_x, typename Axes::Index count,
+                                           Axes axes, WriteMode mode) {
+  using Index = typename Axes::Index;
   const auto& rows = axes.rows;
   const auto& columns = axes.columns;
-  for (std::size_t i = launch::global_thread(); i < count; i += launch::grid_threads()) {
-    const detail::Range over = rows.windows_of(i / columns.input % rows.input);
-    const detail::Range across = columns.windows_of(i % columns.input);
-    const T* plane = grad_y + i / columns.input / rows.input * rows.output * columns.output;
+  launch::for_each_index(count, [&](Index i) {
+    const Index row = i / columns.input;  // of all planes
+    const Index plane = row / rows.input;
+    const auto over = rows.windows_of(row - plane * rows.input);
+    const auto across = columns.windows_of(i - row * columns.input);
+    const T* windows = grad_y + static_cast<std::size_t>(plane) * rows.output * columns.output;
     T sum = 0;
-    for (std::size_t r = over.begin; r < over.end; ++r) {
-      for (std::size_t c = across.begin; c < across.end; ++c) {
-        sum += plane[r * columns.output + c] / static_cast<T>(rows.divisor(r) * columns.divisor(c));
+    for (Index r = over.begin; r < over.end; ++r) {
+      for (Index c = across.begin; c < across.end; ++c) {
+        sum +=
+            windows[r * columns.output + c] / static_cast<T>(rows.divisor(r) * columns.divisor(c));
       }
     }
     launch::store(&grad_x[i], sum, mode);
-  }
+  });
 }
 
 template <class Shape>
@@ -50,12 +60,15 @@ void forward(const Buffer& x, const Buffer& y, const Shape& shape, Stream stream
   detail::check_avg_pool2d("avg_pool2d_forward", x, y, shape);
   if (y.count == 0) return;
   const DeviceGuard guard(y.device);
-  const auto axes = detail::axes_of(shape);
-  using Axes = decltype(detail::axes_of(shape));
   detail::dispatch_float("avg_pool2d_forward", x.dtype, [&](auto element) {
     using T = decltype(element);
-    launch::run(avg_pool2d_kernel<T, Axes>, launch::blocks_for(y.count), stream,
-                static_cast<const T*>(x.data), static_cast<T*>(y.data), y.count, axes);
+    launch::with_grid_index(detail::largest_index(shape), [&](auto index) {
+      using Index = decltype(index);
+      const auto axes = detail::axes_of<Index>(shape);
+      launch::run(avg_pool2d_kernel<T, std::decay_t<decltype(axes)>>, launch::blocks_for(y.count),
+                  stream, static_cast<const T*>(x.data), static_cast<T*>(y.data),
+                  static_cast<Index>(y.count), axes);
+    });
   });
 }
 
@@ -66,13 +79,16 @@ void backward(const Buffer& grad_y, const GradientTarget& grad_x, const Shape& s
   detail::check_avg_pool2d("avg_pool2d_backward", target, grad_y, shape);
   if (target.count == 0) return;
   const DeviceGuard guard(target.device);
-  const auto axes = detail::axes_of(shape);
-  using Axes = decltype(detail::axes_of(shape));
   detail::dispatch_float("avg_pool2d_backward", target.dtype, [&](auto element) {
     using T = decltype(element);
-    launch::run(avg_pool2d_backward_kernel<T, Axes>, launch::blocks_for(target.count), stream,
-                static_cast<const T*>(grad_y.data), static_cast<T*>(target.data), target.count,
-                axes, grad_x.mode);
+    launch::with_grid_index(detail::largest_index(shape), [&](auto index) {
+      using Index = decltype(index);
+      const auto axes = detail::axes_of<Index>(shape);
+      launch::run(avg_pool2d_backward_kernel<T, std::decay_t<decltype(axes)>>,
+                  launch::blocks_for(target.count), stream, static_cast<const T*>(grad_y.data),
+                  static_cast<T*>(target.data), static_cast<Index>(target.count), axes,
+                  grad_x.mode);
+    });
   });
 }
 

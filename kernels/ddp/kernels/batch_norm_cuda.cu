@@ -30,31 +30,45 @@ Channels<T> channels_of(const BatchNormOperands& operands) {
           pointer_or_null<T>(operands.weight)};
 }
 
-template <class T>
+template <class T, class Index>
 __global__ void batch_norm_kernel(const T* x, Channels<T> of, const T* bias, T* y,
-                                  ChannelShape shape) {
-  const std::size_t count = shape.batch * shape.channels * shape.plane;
-  for (std::size_t i = launch::global_thread(); i < count; i += launch::grid_threads()) {
-    const std::size_t c = i / shape.plane % shape.channels;
+                                  launch::ChannelOf<Index> channel_of) {
+  launch::for_each_index(channel_of.count, [&](Index i) {
+    const Index c = channel_of(i);
     y[i] = (x[i] - of.mean[c]) * of.scale(c) + (bias ? bias[c] : T{0});
-  }
+  });
 }
 
-// One block sums one channel, in a fixed order, so that equal inputs give equal bits.
-template <class T>
-__global__ void batch_norm_sums_kernel(const T* x, const T* grad_y, const T* mean, double* sums,
-                                       ChannelShape shape) {
-  for (std::size_t c = blockIdx.x; c < shape.channels; c += gridDim.x) {
+// What batch_norm_sums() reads at a time.
+template <class T, int kWidth>
+struct SumOperands {
+  elementwise::Pack<T, kWidth> x, grad_y;
+};
+
+template <class T, class Packs>
+__global__ void __launch_bounds__(launch::kChannelThreads)
+    batch_norm_sums_kernel(const T* x, const T* grad_y, const T* mean, double* sums,
+                           std::size_t channels, Packs packs) {
+  constexpr int kWidth = Packs::kPackWidth;
+  const auto load = [&](std::size_t at) {
+    return SumOperands<T, kWidth>{elementwise::pack_at<kWidth>(x, at),
+                                  elementwise::pack_at<kWidth>(grad_y, at)};
+  };
+  for (std::size_t c = blockIdx.x; c < channels; c += gridDim.x) {
+    const T centre = mean[c];
     double sum = 0, product = 0;
-    launch::visit_channel(shape, c, [&](std::size_t at) {
-      sum += static_cast<double>(grad_y[at]);
-      product += static_cast<double>(grad_y[at] * (x[at] - mean[c]));
+    launch::visit_channel(packs, c, load, [&](const SumOperands<T, kWidth>& read) {
+#pragma unroll
+      for (int k = 0; k < kWidth; ++k) {
+        sum += static_cast<double>(read.grad_y.lane[k]);
+        product += static_cast<double>(read.grad_y.lane[k] * (read.x.lane[k] - centre));
+      }
     });
     sum = launch::block_sum(sum);
     product = launch::block_sum(product);
     if (threadIdx.x != 0) continue;
     sums[c] = sum;
-    sums[shape.channels + c] = product;
+    sums[channels + c] = product;
   }
 }
 
@@ -79,16 +93,15 @@ __global__ void terms_kernel(const double* sums, const double* n, const T* invst
   }
 }
 
-template <class T>
+template <class T, class Index>
 __global__ void grad_input_kernel(const T* x, const T* grad_y, Channels<T> of, const T* terms,
-                                  T* grad_x, ChannelShape shape, WriteMode mode) {
-  const std::size_t count = shape.batch * shape.channels * shape.plane;
-  for (std::size_t i = launch::global_thread(); i < count; i += launch::grid_threads()) {
-    const std::size_t c = i / shape.plane % shape.channels;
+                                  T* grad_x, launch::ChannelOf<Index> channel_of, WriteMode mode) {
+  launch::for_each_index(channel_of.count, [&](Index i) {
+    const Index c = channel_of(i);
     T gradient = grad_y[i];
-    if (terms) gradient -= terms[c] + (x[i] - of.mean[c]) * terms[shape.channels + c];
+    if (terms) gradient -= terms[c] + (x[i] - of.mean[c]) * terms[channel_of.channels + c];
     launch::store(&grad_x[i], of.scale(c) * gradient, mode);
-  }
+  });
 }
 
 template <class T>
@@ -108,9 +121,12 @@ void batch_norm_forward(const Buffer& x, const BatchNormOperands& operands, cons
   const DeviceGuard guard(x.device);
   detail::dispatch_float("batch_norm_forward", x.dtype, [&](auto element) {
     using T = decltype(element);
-    launch::run(batch_norm_kernel<T>, launch::blocks_for(x.count), stream,
-                static_cast<const T*>(x.data), channels_of<T>(operands), pointer_or_null<T>(bias),
-                static_cast<T*>(y.data), shape);
+    launch::with_channel_of(shape, [&](auto channel_of) {
+      launch::run(batch_norm_kernel<T, typename decltype(channel_of)::Index>,
+                  launch::blocks_for(x.count), stream, static_cast<const T*>(x.data),
+                  channels_of<T>(operands), pointer_or_null<T>(bias), static_cast<T*>(y.data),
+                  channel_of);
+    });
   });
 }
 
@@ -121,9 +137,14 @@ void batch_norm_sums(const Buffer& x, const Buffer& grad_y, const Buffer& mean, 
   const DeviceGuard guard(x.device);
   detail::dispatch_float("batch_norm_sums", x.dtype, [&](auto element) {
     using T = decltype(element);
-    launch::run_channels(batch_norm_sums_kernel<T>, shape.channels, stream,
-                         static_cast<const T*>(x.data), static_cast<const T*>(grad_y.data),
-                         static_cast<const T*>(mean.data), static_cast<double*>(sums.data), shape);
+    const auto* data = static_cast<const T*>(x.data);
+    const auto* gradient = static_cast<const T*>(grad_y.data);
+    const auto launch_with = [&](auto packs) {
+      launch::run_channels(batch_norm_sums_kernel<T, decltype(packs)>, shape.channels, stream, data,
+                           gradient, static_cast<const T*>(mean.data),
+                           static_cast<double*>(sums.data), shape.channels, packs);
+    };
+    launch::with_channel_packs<T>(shape, launch_with, data, gradient);
   });
 }
 
@@ -174,10 +195,12 @@ void batch_norm_grad_input(const Buffer& x, const Buffer& grad_y, const BatchNor
   const DeviceGuard guard(x.device);
   detail::dispatch_float("batch_norm_grad_input", x.dtype, [&](auto element) {
     using T = decltype(element);
-    launch::run(grad_input_kernel<T>, launch::blocks_for(x.count), stream,
-                static_cast<const T*>(x.data), static_cast<const T*>(grad_y.data),
-                channels_of<T>(operands), pointer_or_null<T>(terms), static_cast<T*>(target.data),
-                shape, grad_x.mode);
+    launch::with_channel_of(shape, [&](auto channel_of) {
+      launch::run(grad_input_kernel<T, typename decltype(channel_of)::Index>,
+                  launch::blocks_for(x.count), stream, static_cast<const T*>(x.data),
+                  static_cast<const T*>(grad_y.data), channels_of<T>(operands),
+                  pointer_or_null<T>(terms), static_cast<T*>(target.data), channel_of, grad_x.mode);
+    });
   });
 }
 

@@ -17,7 +17,8 @@ __global__ void bias_add_kernel(T* y, const T* bias, MatrixShape shape) {
 }
 
 template <class T>
-__global__ void bias_grad_kernel(const T* grad_y, T* grad_bias, MatrixShape shape, WriteMode mode) {
+__global__ void __launch_bounds__(launch::kColumnThreads)
+    bias_grad_kernel(const T* grad_y, T* grad_bias, MatrixShape shape, WriteMode mode) {
   const auto term = [&](std::size_t r, std::size_t c) { return grad_y[r * shape.columns + c]; };
   launch::store_column_sums(term, grad_bias, shape, mode);
 }
@@ -45,9 +46,9 @@ void bias_grad(const Buffer& grad_y, const GradientTarget& grad_bias, MatrixShap
   const DeviceGuard guard(target.device);
   detail::dispatch_float("bias_grad", target.dtype, [&](auto element) {
     using T = decltype(element);
-    launch::run(bias_grad_kernel<T>, launch::blocks_for(shape.columns, launch::kWarp), stream,
-                static_cast<const T*>(grad_y.data), static_cast<T*>(target.data), shape,
-                grad_bias.mode);
+    launch::run_columns(bias_grad_kernel<T>, shape.columns, stream,
+                        static_cast<const T*>(grad_y.data), static_cast<T*>(target.data), shape,
+                        grad_bias.mode);
   });
 }
 

@@ -10,23 +10,27 @@
 namespace ddp::cu {
 namespace {
 
-template <class T>
-__global__ void channel_bias_add_kernel(T* y, const T* bias, std::size_t count,
-                                        std::size_t channels, std::size_t plane) {
-  for (std::size_t i = launch::global_thread(); i < count; i += launch::grid_threads()) {
+template <class T, class Index>
+__global__ void channel_bias_add_kernel(T* y, const T* bias, launch::ChannelOf<Index> channel_of) {
+  launch::for_each_index(channel_of.count, [&](Index i) {
     using Compute = elementwise::Compute<T>;
     y[i] = elementwise::convert<T>(elementwise::convert<Compute>(y[i]) +
-                                   elementwise::convert<Compute>(bias[i / plane % channels]));
-  }
+                                   elementwise::convert<Compute>(bias[channel_of(i)]));
+  });
 }
 
-// One block sums one channel, in a fixed order, so that equal inputs give equal bits.
-template <class T>
-__global__ void channel_bias_grad_kernel(const T* grad_y, T* grad_bias, ChannelShape shape,
-                                         WriteMode mode) {
-  for (std::size_t channel = blockIdx.x; channel < shape.channels; channel += gridDim.x) {
+template <class T, class Packs>
+__global__ void __launch_bounds__(launch::kChannelThreads)
+    channel_bias_grad_kernel(const T* grad_y, T* grad_bias, std::size_t channels, WriteMode mode,
+                             Packs packs) {
+  constexpr int kWidth = Packs::kPackWidth;
+  const auto load = [&](std::size_t at) { return elementwise::pack_at<kWidth>(grad_y, at); };
+  for (std::size_t channel = blockIdx.x; channel < channels; channel += gridDim.x) {
     T sum = 0;
-    launch::visit_channel(shape, channel, [&](std::size_t at) { sum += grad_y[at]; });
+    launch::visit_channel(packs, channel, load, [&](const elementwise::Pack<T, kWidth>& pack) {
+#pragma unroll
+      for (const T value : pack.lane) sum += value;
+    });
     sum = launch::block_sum(sum);
     if (threadIdx.x == 0) launch::store(&grad_bias[channel], sum, mode);
   }
@@ -44,9 +48,11 @@ void channel_bias_add(const Buffer& y, const Buffer& bias, const ChannelShape& s
     if constexpr (std::is_integral_v<T>) {
       detail::refuse_dtype("channel_bias_add", y.dtype);
     } else {
-      launch::run(channel_bias_add_kernel<T>, launch::blocks_for(y.count), stream,
-                  static_cast<T*>(y.data), static_cast<const T*>(bias.data), y.count,
-                  shape.channels, shape.plane);
+      launch::with_channel_of(shape, [&](auto channel_of) {
+        launch::run(channel_bias_add_kernel<T, typename decltype(channel_of)::Index>,
+                    launch::blocks_for(y.count), stream, static_cast<T*>(y.data),
+                    static_cast<const T*>(bias.data), channel_of);
+      });
     }
   });
 }
@@ -59,9 +65,13 @@ void channel_bias_grad(const Buffer& grad_y, const GradientTarget& grad_bias,
   const DeviceGuard guard(target.device);
   detail::dispatch_float("channel_bias_grad", target.dtype, [&](auto element) {
     using T = decltype(element);
-    launch::run_channels(channel_bias_grad_kernel<T>, target.count, stream,
-                         static_cast<const T*>(grad_y.data), static_cast<T*>(target.data), shape,
-                         grad_bias.mode);
+    const auto* gradient = static_cast<const T*>(grad_y.data);
+    const auto launch_with = [&](auto packs) {
+      launch::run_channels(channel_bias_grad_kernel<T, decltype(packs)>, target.count, stream,
+                           gradient, static_cast<T*>(target.data), shape.channels, grad_bias.mode,
+                           packs);
+    };
+    launch::with_channel_packs<T>(shape, launch_with, gradient);
   });
 }
 

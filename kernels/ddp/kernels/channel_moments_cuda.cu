@@ -15,16 +15,22 @@
 namespace ddp::cu {
 namespace {
 
-template <class T>
-__global__ void channel_moments_kernel(const T* x, double* moments, ChannelShape shape) {
+template <class T, class Packs>
+__global__ void __launch_bounds__(launch::kChannelThreads)
+    channel_moments_kernel(const T* x, double* moments, ChannelShape shape, Packs packs) {
+  constexpr int kWidth = Packs::kPackWidth;
   const std::size_t n = shape.batch * shape.plane;
   for (std::size_t c = blockIdx.x; c < shape.channels; c += gridDim.x) {
     const T origin = x[c * shape.plane];
     double sum = 0, squares = 0;
-    launch::visit_channel(shape, c, [&](std::size_t at) {
-      const double distance = static_cast<double>(x[at] - origin);
-      sum += distance;
-      squares += distance * distance;
+    const auto load = [&](std::size_t at) { return elementwise::pack_at<kWidth>(x, at); };
+    launch::visit_channel(packs, c, load, [&](const elementwise::Pack<T, kWidth>& pack) {
+#pragma unroll
+      for (const T value : pack.lane) {
+        const double distance = static_cast<double>(value - origin);
+        sum += distance;
+        squares += distance * distance;
+      }
     });
     sum = launch::block_sum(sum);
     squares = launch::block_sum(squares);
@@ -102,8 +108,12 @@ void channel_moments(const Buffer& x, const Buffer& moments, const ChannelShape&
   const DeviceGuard guard(x.device);
   detail::dispatch_float("channel_moments", x.dtype, [&](auto element) {
     using T = decltype(element);
-    launch::run_channels(channel_moments_kernel<T>, shape.channels, stream,
-                         static_cast<const T*>(x.data), static_cast<double*>(moments.data), shape);
+    const auto* data = static_cast<const T*>(x.data);
+    const auto launch_with = [&](auto packs) {
+      launch::run_channels(channel_moments_kernel<T, decltype(packs)>, shape.channels, stream, data,
+                           static_cast<double*>(moments.data), shape, packs);
+    };
+    launch::with_channel_packs<T>(shape, launch_with, data);
   });
 }
 

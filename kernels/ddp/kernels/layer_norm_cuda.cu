@@ -63,9 +63,9 @@ __global__ void layer_norm_grad_input_kernel(const T* x, const T* means, const T
 }
 
 template <class T>
-__global__ void layer_norm_grad_weight_kernel(const T* x, const T* means, const T* rstds,
-                                              const T* grad_y, T* grad_weight, MatrixShape shape,
-                                              WriteMode mode) {
+__global__ void __launch_bounds__(launch::kColumnThreads)
+    layer_norm_grad_weight_kernel(const T* x, const T* means, const T* rstds, const T* grad_y,
+                                  T* grad_weight, MatrixShape shape, WriteMode mode) {
   const auto term = [&](std::size_t r, std::size_t c) {
     const std::size_t i = r * shape.columns + c;
     return grad_y[i] * ((x[i] - means[r]) * rstds[r]);
@@ -114,11 +114,11 @@ void layer_norm_grad_weight(const LayerNormOperands& operands, const Buffer& gra
   const DeviceGuard guard(target.device);
   detail::dispatch_float("layer_norm_grad_weight", target.dtype, [&](auto element) {
     using T = decltype(element);
-    launch::run(layer_norm_grad_weight_kernel<T>, launch::blocks_for(shape.columns, launch::kWarp),
-                stream, static_cast<const T*>(operands.x.data),
-                static_cast<const T*>(operands.mean.data),
-                static_cast<const T*>(operands.rstd.data), static_cast<const T*>(grad_y.data),
-                static_cast<T*>(target.data), shape, grad_weight.mode);
+    launch::run_columns(
+        layer_norm_grad_weight_kernel<T>, shape.columns, stream,
+        static_cast<const T*>(operands.x.data), static_cast<const T*>(operands.mean.data),
+        static_cast<const T*>(operands.rstd.data), static_cast<const T*>(grad_y.data),
+        static_cast<T*>(target.data), shape, grad_weight.mode);
   });
 }
 

@@ -10,50 +10,55 @@
 namespace ddp::cu {
 namespace {
 
-using Axes = detail::WindowAxes<detail::FixedAxis>;
+template <class Index>
+using Axes = detail::WindowAxes<detail::BasicFixedAxis<Index>>;
 
 // One thread computes one window.
-template <class T>
-__global__ void max_pool2d_kernel(const T* x, T* y, std::int32_t* indices, std::size_t count,
-                                  Axes axes) {
-  const std::size_t width = axes.columns.input;
-  for (std::size_t i = launch::global_thread(); i < count; i += launch::grid_threads()) {
-    const detail::Range rows = axes.rows.window(i / axes.columns.output % axes.rows.output);
-    const detail::Range columns = axes.columns.window(i % axes.columns.output);
-    const std::size_t plane = i / axes.columns.output / axes.rows.output;
-    const T* in = x + plane * axes.rows.input * width;
-    std::size_t best = rows.begin * width + columns.begin;
-    for (std::size_t h = rows.begin; h < rows.end; ++h) {
-      for (std::size_t w = columns.begin; w < columns.end; ++w) {
-        const std::size_t at = h * width + w;
+template <class T, class Index>
+__global__ void max_pool2d_kernel(const T* x, T* y, std::int32_t* indices, Index count,
+                                  Axes<Index> axes) {
+  const Index width = axes.columns.input;
+  launch::for_each_index(count, [&](Index i) {
+    const Index row = i / axes.columns.output;  // of all planes
+    const Index plane = row / axes.rows.output;
+    const auto rows = axes.rows.window(row - plane * axes.rows.output);
+    const auto columns = axes.columns.window(i - row * axes.columns.output);
+    const T* in = x + static_cast<std::size_t>(plane) * axes.rows.input * width;
+    Index best = rows.begin * width + columns.begin;
+    for (Index h = rows.begin; h < rows.end; ++h) {
+      for (Index w = columns.begin; w < columns.end; ++w) {
+        const Index at = h * width + w;
         if (in[at] > in[best] || in[at] != in[at]) best = at;
       }
     }
     y[i] = in[best];
     indices[i] = static_cast<std::int32_t>(best);
-  }
+  });
 }
 
 // One thread computes one element of x: it adds up the windows that chose the element. This needs
 // no atomics, so equal inputs give equal bits even where windows overlap.
-template <class T>
+template <class T, class Index>
 __global__ void max_pool2d_backward_kernel(const T* grad_y, const std::int32_t* indices, T* grad_x,
-                                           std::size_t count, Axes axes, WriteMode mode) {
-  const std::size_t in_plane = axes.rows.input * axes.columns.input;
-  for (std::size_t i = launch::global_thread(); i < count; i += launch::grid_threads()) {
-    const std::size_t at = i % in_plane;
-    const detail::Range rows = axes.rows.windows_of(at / axes.columns.input);
-    const detail::Range columns = axes.columns.windows_of(at % axes.columns.input);
-    const std::size_t first_window_of_plane = i / in_plane * axes.rows.output * axes.columns.output;
+                                           Index count, Axes<Index> axes, WriteMode mode) {
+  launch::for_each_index(count, [&](Index i) {
+    const Index row_of_all = i / axes.columns.input;
+    const Index plane = row_of_all / axes.rows.input;
+    const Index row = row_of_all - plane * axes.rows.input;
+    const Index column = i - row_of_all * axes.columns.input;
+    const auto at = static_cast<std::int32_t>(row * axes.columns.input + column);
+    const auto rows = axes.rows.windows_of(row);
+    const auto columns = axes.columns.windows_of(column);
+    const Index first_window = plane * axes.rows.output * axes.columns.output;
     T sum = 0;
-    for (std::size_t r = rows.begin; r < rows.end; ++r) {
-      for (std::size_t c = columns.begin; c < columns.end; ++c) {
-        const std::size_t window = first_window_of_plane + r * axes.columns.output + c;
-        if (static_cast<std::size_t>(indices[window]) == at) sum += grad_y[window];
+    for (Index r = rows.begin; r < rows.end; ++r) {
+      for (Index c = columns.begin; c < columns.end; ++c) {
+        const Index window = first_window + r * axes.columns.output + c;
+        if (indices[window] == at) sum += grad_y[window];
       }
     }
     launch::store(&grad_x[i], sum, mode);
-  }
+  });
 }
 
 }  // namespace
@@ -65,9 +70,13 @@ void max_pool2d_forward(const Buffer& x, const Buffer& y, const Buffer& indices,
   const DeviceGuard guard(y.device);
   detail::dispatch_float("max_pool2d_forward", x.dtype, [&](auto element) {
     using T = decltype(element);
-    launch::run(max_pool2d_kernel<T>, launch::blocks_for(y.count), stream,
-                static_cast<const T*>(x.data), static_cast<T*>(y.data),
-                static_cast<std::int32_t*>(indices.data), y.count, detail::axes_of(shape));
+    launch::with_grid_index(detail::largest_index(shape), [&](auto index) {
+      using Index = decltype(index);
+      launch::run(max_pool2d_kernel<T, Index>, launch::blocks_for(y.count), stream,
+                  static_cast<const T*>(x.data), static_cast<T*>(y.data),
+                  static_cast<std::int32_t*>(indices.data), static_cast<Index>(y.count),
+                  detail::axes_of<Index>(shape));
+    });
   });
 }
 
@@ -79,9 +88,13 @@ void max_pool2d_backward(const Buffer& grad_y, const Buffer& indices, const Grad
   const DeviceGuard guard(target.device);
   detail::dispatch_float("max_pool2d_backward", target.dtype, [&](auto element) {
     using T = decltype(element);
-    launch::run(max_pool2d_backward_kernel<T>, launch::blocks_for(target.count), stream,
-                static_cast<const T*>(grad_y.data), static_cast<const std::int32_t*>(indices.data),
-                static_cast<T*>(target.data), target.count, detail::axes_of(shape), grad_x.mode);
+    launch::with_grid_index(detail::largest_index(shape), [&](auto index) {
+      using Index = decltype(index);
+      launch::run(max_pool2d_backward_kernel<T, Index>, launch::blocks_for(target.count), stream,
+                  static_cast<const T*>(grad_y.data),
+                  static_cast<const std::int32_t*>(indices.data), static_cast<T*>(target.data),
+                  static_cast<Index>(target.count), detail::axes_of<Index>(shape), grad_x.mode);
+    });
   });
 }
 

@@ -1,25 +1,34 @@
 // SPDX-License-Identifier: MIT
 #include "ddp/cuda/cuda.h"
 #include "ddp/kernels/detail/checks.h"
+#include "ddp/kernels/detail/divisor.h"
 #include "ddp/kernels/detail/launch.cuh"
 #include "ddp/kernels/transpose.h"
 
 namespace ddp::cu {
 namespace {
 
-template <class T>
-__global__ void transpose_kernel(const T* x, T* y, std::size_t count, TransposeShape shape,
-                                 WriteMode mode) {
-  for (std::size_t at = launch::global_thread(); at < count; at += launch::grid_threads()) {
-    const std::size_t i = at % shape.inner;
-    const std::size_t f = at / shape.inner % shape.first;
-    const std::size_t m = at / (shape.inner * shape.first) % shape.middle;
-    const std::size_t os = at / (shape.inner * shape.first * shape.middle);
-    const std::size_t o = os / shape.second, s = os % shape.second;
-    const std::size_t source =
-        (((o * shape.first + f) * shape.middle + m) * shape.second + s) * shape.inner + i;
+template <class Index>
+struct Sizes {
+  explicit Sizes(const TransposeShape& shape)
+      : first(static_cast<Index>(shape.first)),
+        middle(static_cast<Index>(shape.middle)),
+        second(static_cast<Index>(shape.second)),
+        inner(static_cast<Index>(shape.inner)) {}
+
+  detail::Divisor<Index> first, middle, second, inner;
+};
+
+template <class T, class Index>
+__global__ void transpose_kernel(const T* x, T* y, Index count, Sizes<Index> of, WriteMode mode) {
+  launch::for_each_index(count, [&](Index at) {
+    const Index osmf = at / of.inner, i = at - osmf * of.inner;
+    const Index osm = osmf / of.first, f = osmf - osm * of.first;
+    const Index os = osm / of.middle, m = osm - os * of.middle;
+    const Index o = os / of.second, s = os - o * of.second;
+    const Index source = (((o * of.first + f) * of.middle + m) * of.second + s) * of.inner + i;
     launch::store(&y[at], x[source], mode);
-  }
+  });
 }
 
 }  // namespace
@@ -32,9 +41,12 @@ void transpose(const Buffer& x, const GradientTarget& y, const TransposeShape& s
   const DeviceGuard guard(x.device);
   detail::dispatch_float("transpose", x.dtype, [&](auto element) {
     using T = decltype(element);
-    launch::run(transpose_kernel<T>, launch::blocks_for(x.count), stream,
-                static_cast<const T*>(x.data), static_cast<T*>(y.buffer.data), x.count, shape,
-                y.mode);
+    launch::with_grid_index(x.count, [&](auto index) {
+      using Index = decltype(index);
+      launch::run(transpose_kernel<T, Index>, launch::blocks_for(x.count), stream,
+                  static_cast<const T*>(x.data), static_cast<T*>(y.buffer.data),
+                  static_cast<Index>(x.count), Sizes<Index>(shape), y.mode);
+    });
   });
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "ddp/cuda/cuda.h"
+#include "ddp/kernels/detail/divisor.h"
 #include "ddp/kernels/detail/launch.cuh"
 #include "ddp/kernels/detail/upsample_nearest2d_checks.h"
 #include "ddp/kernels/upsample_nearest2d.h"
@@ -7,30 +8,49 @@
 namespace ddp::cu {
 namespace {
 
-// One thread computes one pixel of y. The planes lie one after the other in memory, so i / width
+template <class I>
+struct Sizes {
+  using Index = I;
+
+  explicit Sizes(const Upsample2dShape& shape)
+      : height(static_cast<Index>(shape.scale.height)),
+        width(static_cast<Index>(shape.scale.width)),
+        x_width(static_cast<Index>(shape.input.width)),
+        y_width(x_width * width) {}
+
+  detail::Divisor<Index> height, width;  // by which an image grows
+  detail::Divisor<Index> x_width, y_width;
+};
+
+// One thread computes one pixel of y. The planes lie one after the other in memory, so i / y_width
 // numbers the rows of all planes.
-template <class T>
-__global__ void upsample_kernel(const T* x, T* y, std::size_t count, Size2d scale,
-                                std::size_t x_width) {
-  const std::size_t width = x_width * scale.width;
-  for (std::size_t i = launch::global_thread(); i < count; i += launch::grid_threads()) {
-    y[i] = x[i / width / scale.height * x_width + i % width / scale.width];
-  }
+template <class T, class Index>
+__global__ void upsample_kernel(const T* x, T* y, Index count, Sizes<Index> sizes) {
+  launch::for_each_index(count, [&](Index i) {
+    const Index row = i / sizes.y_width, column = i - row * sizes.y_width;
+    y[i] = x[row / sizes.height * sizes.x_width + column / sizes.width];
+  });
 }
 
 // One thread computes one pixel of x.
-template <class T>
-__global__ void upsample_backward_kernel(const T* grad_y, T* grad_x, std::size_t count,
-                                         Size2d scale, std::size_t x_width, WriteMode mode) {
-  const std::size_t width = x_width * scale.width;
-  for (std::size_t i = launch::global_thread(); i < count; i += launch::grid_threads()) {
-    const T* block = grad_y + i / x_width * scale.height * width + i % x_width * scale.width;
+template <class T, class Index>
+__global__ void upsample_backward_kernel(const T* grad_y, T* grad_x, Index count,
+                                         Sizes<Index> sizes, WriteMode mode) {
+  launch::for_each_index(count, [&](Index i) {
+    const Index row = i / sizes.x_width, column = i - row * sizes.x_width;
+    const T* block = grad_y + row * sizes.height * sizes.y_width + column * sizes.width;
     T sum = 0;
-    for (std::size_t r = 0; r < scale.height; ++r) {
-      for (std::size_t c = 0; c < scale.width; ++c) sum += block[r * width + c];
+    for (Index r = 0; r < sizes.height; ++r) {
+      for (Index c = 0; c < sizes.width; ++c) sum += block[r * sizes.y_width + c];
     }
     launch::store(&grad_x[i], sum, mode);
-  }
+  });
+}
+
+// Calls f with the Sizes for a shape that is not empty.
+template <class F>
+void with_sizes(const Upsample2dShape& shape, const F& f) {
+  launch::with_grid_index(shape.y_count(), [&](auto index) { f(Sizes<decltype(index)>(shape)); });
 }
 
 }  // namespace
@@ -42,9 +62,12 @@ void upsample_nearest2d_forward(const Buffer& x, const Buffer& y, const Upsample
   const DeviceGuard guard(y.device);
   detail::dispatch_float("upsample_nearest2d_forward", x.dtype, [&](auto element) {
     using T = decltype(element);
-    launch::run(upsample_kernel<T>, launch::blocks_for(y.count), stream,
-                static_cast<const T*>(x.data), static_cast<T*>(y.data), y.count, shape.scale,
-                shape.input.width);
+    with_sizes(shape, [&](auto sizes) {
+      using Index = typename decltype(sizes)::Index;
+      launch::run(upsample_kernel<T, Index>, launch::blocks_for(y.count), stream,
+                  static_cast<const T*>(x.data), static_cast<T*>(y.data),
+                  static_cast<Index>(y.count), sizes);
+    });
   });
 }
 
@@ -56,9 +79,12 @@ void upsample_nearest2d_backward(const Buffer& grad_y, const GradientTarget& gra
   const DeviceGuard guard(target.device);
   detail::dispatch_float("upsample_nearest2d_backward", target.dtype, [&](auto element) {
     using T = decltype(element);
-    launch::run(upsample_backward_kernel<T>, launch::blocks_for(target.count), stream,
-                static_cast<const T*>(grad_y.data), static_cast<T*>(target.data), target.count,
-                shape.scale, shape.input.width, grad_x.mode);
+    with_sizes(shape, [&](auto sizes) {
+      using Index = typename decltype(sizes)::Index;
+      launch::run(upsample_backward_kernel<T, Index>, launch::blocks_for(target.count), stream,
+                  static_cast<const T*>(grad_y.data), static_cast<T*>(target.data),
+                  static_cast<Index>(target.count), sizes, grad_x.mode);
+    });
   });
 }
 

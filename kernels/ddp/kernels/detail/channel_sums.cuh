@@ -1,14 +1,101 @@
 // SPDX-License-Identifier: MIT
 //
 // For kernels in which one block of kChannelThreads threads sums one channel. A model may have as
-// few as 64 channels, fewer than a GPU has multiprocessors, so a block is as large as it can be.
+// few as 64 channels, fewer than a GPU has multiprocessors, so a block is as large as it can be,
+// and its threads have several loads of up to 16 bytes on the way.
 #pragma once
 
+#include <cstdint>
+
+#include "ddp/buffer_ops/elementwise.cuh"
+#include "ddp/kernels/detail/divisor.h"
 #include "ddp/kernels/detail/launch.cuh"
 
 namespace ddp::cu::launch {
 
 inline constexpr unsigned kChannelThreads = 1024;
+
+// Where the packs of kWidth elements of a channel are in a tensor of a ChannelShape.
+template <class Index, int kWidth>
+class ChannelPacks {
+ public:
+  static constexpr int kPackWidth = kWidth;
+
+  explicit ChannelPacks(const ChannelShape& shape)
+      : per_plane_(static_cast<Index>(shape.plane / kWidth)),
+        count_(static_cast<Index>(shape.per_channel() / kWidth)),
+        channels_(static_cast<Index>(shape.channels)) {}
+
+  __device__ Index count() const { return count_; }
+  // The position of pack i of a channel's first element.
+  __device__ std::size_t position(std::size_t channel, Index i) const {
+    const Index sample = i / per_plane_;
+    const std::size_t plane = static_cast<std::size_t>(sample) * channels_ + channel;
+    return (plane * per_plane_ + (i - sample * per_plane_)) * kWidth;
+  }
+
+ private:
+  detail::Divisor<Index> per_plane_;
+  Index count_, channels_;
+};
+
+// Calls add(load(p)) for the positions p of this thread's packs of a channel, in a fixed order, so
+// that equal inputs give equal bits. The threads of a block visit every pack once.
+template <class Packs, class Load, class Add>
+__device__ void visit_channel(const Packs& packs, std::size_t channel, const Load& load,
+                              const Add& add) {
+  using Index = decltype(packs.count());
+  constexpr int kLoads = 4;  // on the way at a time
+  constexpr Index kStep = kChannelThreads;
+  Index i = threadIdx.x;
+  for (; i + (kLoads - 1) * kStep < packs.count(); i += kLoads * kStep) {
+    decltype(load(std::size_t{0})) loaded[kLoads];
+#pragma unroll
+    for (int k = 0; k < kLoads; ++k) loaded[k] = load(packs.position(channel, i + k * kStep));
+#pragma unroll
+    for (int k = 0; k < kLoads; ++k) add(loaded[k]);
+  }
+  for (; i < packs.count(); i += kStep) add(load(packs.position(channel, i)));
+}
+
+// Calls f with the ChannelPacks for operands with elements of type T at these addresses: packs of
+// 16 bytes if all of them lie in one plane and are aligned.
+template <class T, class F, class... Operands>
+void with_channel_packs(const ChannelShape& shape, const F& f, const Operands*... operands) {
+  constexpr int kWide = elementwise::kAccessBytes / sizeof(T);
+  const bool is_aligned =
+      ((reinterpret_cast<std::uintptr_t>(operands) % elementwise::kAccessBytes == 0) && ...);
+  // A block's last step may exceed the count.
+  detail::with_index(shape.per_channel() + 4 * kChannelThreads, [&](auto index) {
+    using Index = decltype(index);
+    if (is_aligned && shape.plane % kWide == 0) {
+      f(ChannelPacks<Index, kWide>(shape));
+    } else {
+      f(ChannelPacks<Index, 1>(shape));
+    }
+  });
+}
+
+// The channel of each element of a tensor with a ChannelShape.
+template <class I>
+struct ChannelOf {
+  using Index = I;
+
+  __device__ Index operator()(Index i) const { return i / plane % channels; }
+
+  Index count;
+  detail::Divisor<Index> channels, plane;
+};
+
+// Calls f with the ChannelOf for a shape that is not empty.
+template <class F>
+void with_channel_of(const ChannelShape& shape, const F& f) {
+  with_grid_index(shape.count(), [&](auto index) {
+    using Index = decltype(index);
+    f(ChannelOf<Index>{static_cast<Index>(shape.count()), static_cast<Index>(shape.channels),
+                       static_cast<Index>(shape.plane)});
+  });
+}
 
 // Launches a kernel whose blocks take the channels in turn.
 template <class... Parameters, class... Arguments>
@@ -16,25 +103,6 @@ void run_channels(void (*kernel)(Parameters...), std::size_t channels, Stream st
                   Arguments&&... arguments) {
   launch_kernel(kernel, blocks_for(channels, 1), kChannelThreads, stream,
                 std::forward<Arguments>(arguments)...);
-}
-
-// Calls visit(at) for this thread's elements of a channel, in a fixed order; `at` is where an
-// element is in the tensor. The threads of a block visit every element once. There is no division
-// in the loop, which costs more than the access to memory.
-template <class Visit>
-__device__ void visit_channel(const ChannelShape& shape, std::size_t channel, const Visit& visit) {
-  if (shape.plane == 0) return;
-  const std::size_t samples = kChannelThreads / shape.plane, rest = kChannelThreads % shape.plane;
-  std::size_t sample = threadIdx.x / shape.plane, offset = threadIdx.x % shape.plane;
-#pragma unroll 4
-  while (sample < shape.batch) {
-    visit((sample * shape.channels + channel) * shape.plane + offset);
-    sample += samples;
-    offset += rest;
-    if (offset < shape.plane) continue;
-    offset -= shape.plane;
-    ++sample;
-  }
 }
 
 }  // namespace ddp::cu::launch

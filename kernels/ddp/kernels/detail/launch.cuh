@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "ddp/cuda/launch.cuh"
+#include "ddp/kernels/detail/divisor.h"
 #include "ddp/kernels/shapes.h"
 
 namespace ddp::cu::launch {
@@ -18,8 +19,8 @@ inline constexpr unsigned kRowsPerBlock = kThreads / kWarp;  // if one warp hand
 
 // Returns how many blocks `items` need if each handles `per_block`, but at most as many as a grid
 // may have. Kernels therefore loop over the grid (a grid-stride loop).
+inline constexpr std::size_t kMaxBlocks = 65535;
 inline unsigned blocks_for(std::size_t items, unsigned per_block = kThreads) {
-  constexpr std::size_t kMaxBlocks = 65535;
   return static_cast<unsigned>(std::min(kMaxBlocks, (items + per_block - 1) / per_block));
 }
 
@@ -34,6 +35,19 @@ __device__ inline std::size_t global_thread() {
 }
 __device__ inline std::size_t grid_threads() {
   return static_cast<std::size_t>(gridDim.x) * blockDim.x;
+}
+
+// Calls f(i) for this thread's share of [0, count).
+template <class Index, class F>
+__device__ void for_each_index(Index count, const F& f) {
+  const auto step = static_cast<Index>(grid_threads());
+  for (auto i = static_cast<Index>(global_thread()); i < count; i += step) f(i);
+}
+
+// with_index() for kernels that call for_each_index(), which counts beyond the end.
+template <class F>
+void with_grid_index(std::size_t largest, F&& f) {
+  detail::with_index(largest + kMaxBlocks * kThreads, std::forward<F>(f));
 }
 
 // For kernels in which one warp handles one row: its first row, and the distance to its next one.

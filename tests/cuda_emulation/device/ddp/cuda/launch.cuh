@@ -26,6 +26,7 @@
 // Shared memory of the block that runs on this host thread. As on a GPU, it is not reset between
 // blocks.
 #undef __shared__
+#define __launch_bounds__(threads)
 #define __shared__ static thread_local
 
 #define threadIdx ::ddp::emulation::thread_index
