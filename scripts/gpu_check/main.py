@@ -160,6 +160,7 @@ def measure(run, content, commands):
 
 
 def conclude(runner, content, out):
+    content["packed"] = bool(content["packed"])
     content["gpu_states"] += machine.gpu_state("end")
     content["phases"] = [{"name": each.name, "status": each.status, "seconds": each.seconds,
                           "limit": each.limit} for each in runner.outcomes]

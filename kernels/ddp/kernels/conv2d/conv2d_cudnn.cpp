@@ -140,7 +140,7 @@ class CudnnConv2d final : public Conv2dBackend {
       : library_(library),
         device_(device),
         handle_(make_handle(library, device)),
-        scratch_limit_bytes_(std::min(kMaxScratchBytes, device_memory_bytes(device) / 32)) {}
+        scratch_limit_bytes_(device_memory_bytes(device) / 32) {}
   // cuDNN, like cuBLAS, wants the handle's device to be the current one from its creation to its
   // end.
   ~CudnnConv2d() override {
@@ -261,8 +261,6 @@ class CudnnConv2d final : public Conv2dBackend {
     if (scratch_.size_bytes() < size_bytes) scratch_ = allocate_device(size_bytes, device_);
     return scratch_.data();
   }
-
-  static constexpr std::size_t kMaxScratchBytes = std::size_t{1} << 30;
 
   CudnnLibrary library_;
   Device device_;
