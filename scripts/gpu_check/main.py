@@ -41,6 +41,8 @@ def parse():
     parser.add_argument("--dry-run", action="store_true", help="continue without a GPU")
     parser.add_argument("--only", choices=PARTS, action="append",
                         help="leave out the other parts; may be given twice")
+    parser.add_argument("--benchmark", type=int, action="append", metavar="N",
+                        help="of the benchmarks, run only number N; may be given several times")
     parser.add_argument("--pack", action="store_true",
                         help="only build, here, and pack what was built into OUT/%s" % PACKED)
     parser.add_argument("--packed", metavar="FILE", help="unpack this instead of building")
@@ -145,6 +147,8 @@ def programs_of(commands):
 
 def measure(run, content, commands):
     for number, (limit, command) in enumerate(commands, 1):
+        if content["chosen"] and number not in content["chosen"]:
+            continue
         outcome = run(f"benchmark {number}", command, limit, BIN=os.path.join(BUILD, "bin"),
                       **VERBOSE)
         figures, complaints = results.figures(outcome.log)
@@ -199,7 +203,8 @@ def main():
     if arguments.pack:
         return build_and_pack(os.path.join(out, PACKED))
     content = {"has_gpu": has_gpu, "parts": arguments.only or PARTS, "packed": arguments.packed,
-               "machine": {}, "gpu_states": machine.gpu_state("start"),
+               "chosen": arguments.benchmark or [], "machine": {},
+               "gpu_states": machine.gpu_state("start"),
                "figures": [], "benchmarks": [], "complaints": [], "excused": {},
                "warnings": list(machine.warnings())}
     for warning in content["warnings"]:

@@ -64,7 +64,7 @@ class GpuCheckTest(unittest.TestCase):
         self.assertEqual(len(complaints), 1)
 
     def content(self, **changes):
-        return {"has_gpu": True, "parts": [*gpu_check.PARTS], "packed": None,
+        return {"has_gpu": True, "parts": [*gpu_check.PARTS], "packed": None, "chosen": [],
                 "machine": {"commit": "abc"}, "gpu_states": [], "tests": [], "phases": [], "complaints": [], "tails": {}, "failures": [], "figures": [],
                 "excused": {}, "warnings": [], "benchmarks": [],
                 "cases": [{"program": "a", "case": "one", "result": "passed", "seconds": 1}],
@@ -194,6 +194,11 @@ class GpuCheckTest(unittest.TestCase):
                                 (["ranks"], {"tests of ranks"}), (["benchmarks"], {"benchmark 1"}),
                                 (["ranks", "benchmarks"], {"tests of ranks", "benchmark 1"})):
             self.assertEqual(some & set(self.phases_of(parts=parts)), expected)
+
+    def test_benchmarks_can_be_chosen(self):
+        phases = self.phases_of(parts=["benchmarks"], chosen=[2, 3])
+        self.assertEqual([name for name in phases if name.startswith("benchmark")],
+                         ["benchmark 2", "benchmark 3"])
 
     def test_only_what_runs_is_built(self):
         self.assertEqual({"gpu_tests", "bench_step"} - set(self.phases_of()["build"]), set())
