@@ -88,9 +88,9 @@ int run_agent(const Options& options, const JobPlan& plan, const std::string& pr
 }
 
 int run_job(const Options& options, const ReportStart& on_start) {
-  SignalReader signals;  // before the first thread, which inherits the mask: NVML starts some
   JobPlan plan = plan_job(options);
   plan.workers.on_start = on_start;
+  SignalReader signals;  // before the first thread, which inherits the mask
   std::optional<PrivateFolder> folder;
   if (!has_files(options.logs)) folder.emplace();
   const std::string path = folder ? folder->path() : "";

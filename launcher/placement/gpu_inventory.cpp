@@ -4,11 +4,16 @@
 #include <fmt/core.h>
 
 #include <array>
+#include <exception>
+#include <nlohmann/json.hpp>
 
 #include "ddp/base/dynamic_library.h"
+#include "launcher/processes/call_in_child.h"
 
 namespace ddp::launcher {
 namespace {
+
+using Json = nlohmann::json;
 
 // The NVML functions needed here, declared as in nvml.h, whose installation is not required.
 class Nvml {
@@ -106,9 +111,7 @@ class Nvml {
   bool initialised_ = false;
 };
 
-}  // namespace
-
-GpuInventory find_gpus() {
+GpuInventory ask_nvml() {
   Nvml nvml;
   GpuInventory inventory;
   inventory.problem = nvml.initialise();
@@ -121,6 +124,36 @@ GpuInventory find_gpus() {
   }
   if (count == 0) inventory.problem = "the NVIDIA driver lists no GPU";
   return inventory;
+}
+
+std::string to_json(const GpuInventory& inventory) {
+  Json json = {{"gpus", Json::array()}, {"problem", inventory.problem}};
+  for (const Gpu& gpu : inventory.gpus) {
+    json["gpus"].push_back({{"uuid", gpu.uuid}, {"bus_id", gpu.bus_id}, {"mig", gpu.mig}});
+  }
+  return json.dump();
+}
+
+GpuInventory inventory_of(const std::string& text) {
+  const Json json = Json::parse(text);
+  GpuInventory inventory{.gpus = {}, .problem = json.at("problem")};
+  for (const Json& gpu : json.at("gpus")) {
+    inventory.gpus.push_back(
+        {.uuid = gpu.at("uuid"), .bus_id = gpu.at("bus_id"), .mig = gpu.at("mig")});
+  }
+  return inventory;
+}
+
+}  // namespace
+
+GpuInventory find_gpus() {
+  std::string answer;
+  try {
+    answer = call_in_child([] { return to_json(ask_nvml()); });
+  } catch (const std::exception& error) {
+    return {.gpus = {}, .problem = fmt::format("the process that asks NVML {}", error.what())};
+  }
+  return inventory_of(answer);
 }
 
 std::string describe_gpus(const GpuInventory& inventory) {

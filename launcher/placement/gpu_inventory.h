@@ -19,7 +19,8 @@ struct GpuInventory {
   std::string problem;  // why there are none; empty if there are some
 };
 
-// Asks NVML, which is loaded at run time. Makes no CUDA context; a missing driver is not an error.
+// Asks NVML, which is loaded at run time, in a process of its own, since NVML leaves threads behind
+// (seen with driver 580). Makes no CUDA context; a missing driver is not an error.
 [[nodiscard]] GpuInventory find_gpus();
 
 // "0 GPU-8f4a…, 1 GPU-77b1…", or why there are none.

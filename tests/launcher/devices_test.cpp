@@ -91,6 +91,34 @@ TEST_CASE("an NVML that does not start is quoted", "[launcher][devices]") {
   CHECK_THAT(result.err, Contains("NVML does not start: what NVML says (error 18)"));
 }
 
+TEST_CASE("an NVML that crashes takes no launcher with it", "[launcher][devices]") {
+  const Result result = launch({"-n", "gpu", "true"}, {{"FAKE_NVML_ERROR", "crash"}});
+  CHECK(result.exit_code == 2);
+  CHECK_THAT(result.err, Contains("the process that asks NVML was killed by SIGABRT"));
+  CHECK(lines_of(result.err).size() == 1);
+  const Result without = launch({"-n2", "true"}, {{"FAKE_NVML_ERROR", "crash"}});
+  CHECK(without.exit_code == 0);
+}
+
+TEST_CASE("a signal ends the wait for an NVML that hangs, and leaves no process",
+          "[launcher][devices]") {
+  const Variables hanging = {{"LD_LIBRARY_PATH", DDP_FAKE_NVML_FOLDER},
+                             {"FAKE_NVML_ERROR", "hang"}};
+  ChildProcess launcher(command({"-n", "gpu", "true"}), {.environment = hanging});
+  launcher.wait_for_output("NVML hangs");
+  launcher.send_signal(SIGTERM);
+  CHECK(launcher.wait(kStopBound) == 128 + SIGTERM);  // waits for all that have its stdout
+}
+
+TEST_CASE("GPUs are found although SIGCHLD is ignored", "[launcher][devices]") {
+  const Result result =
+      run(command({"--gpus=2", "--dry-run", "true"}), ChildProcess::kDefaultTimeout,
+          {.environment = {{"LD_LIBRARY_PATH", DDP_FAKE_NVML_FOLDER}, {"FAKE_GPUS", "8"}},
+           .ignored_signals = {SIGCHLD}});
+  CHECK(result.exit_code == 0);
+  CHECK_THAT(result.out, Contains("GPU 2 "));
+}
+
 TEST_CASE("a signal reaches ddp-launch, not a thread that NVML has started",
           "[launcher][devices]") {
   const Variables gpus = {{"LD_LIBRARY_PATH", DDP_FAKE_NVML_FOLDER}, {"FAKE_GPUS", "2"}};

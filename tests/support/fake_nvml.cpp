@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: MIT
 //
 // A fake libnvidia-ml.so.1 for ddp-launch. The variable FAKE_GPUS gives the number of GPUs, and
-// FAKE_NVML_ERROR the code with which the start fails. Like the real library of driver 580, it
-// leaves a thread behind.
+// FAKE_NVML_ERROR the code with which the start fails; it may also be "crash" or "hang". Like the
+// real library of driver 580, it leaves a thread behind.
 #include <pthread.h>
 #include <unistd.h>
 
 #include <cstdio>
 #include <cstdlib>
+#include <string_view>
 
 namespace {
 
@@ -46,7 +47,13 @@ extern "C" {
 [[gnu::visibility("default")]] int nvmlInit_v2() {
   leave_thread();
   const char* text = std::getenv("FAKE_NVML_ERROR");
-  return text == nullptr ? 0 : std::atoi(text);
+  if (text == nullptr) return 0;
+  if (text == std::string_view("crash")) std::abort();
+  if (text == std::string_view("hang")) {
+    std::fputs("NVML hangs\n", stderr);
+    for (;;) ::pause();
+  }
+  return std::atoi(text);
 }
 
 [[gnu::visibility("default")]] const char* nvmlErrorString(int) { return "what NVML says"; }

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: MIT
+#include "launcher/processes/call_in_child.h"
+
+#include <fcntl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstdlib>
+#include <stdexcept>
+
+#include "ddp/base/error.h"
+#include "ddp/base/process_status.h"
+#include "ddp/base/socket.h"
+#include "ddp/base/write_all.h"
+
+namespace ddp::launcher {
+namespace {
+
+constexpr char kEnd = '\0';  // follows a whole answer
+
+[[noreturn]] void answer(const std::function<std::string()>& function, int file,
+                         pid_t parent) noexcept {
+  if (!die_with(parent)) ::_exit(EXIT_FAILURE);
+  const int error = write_all(file, function() + kEnd);
+  ::_exit(error == 0 ? EXIT_SUCCESS : EXIT_FAILURE);
+}
+
+std::string read_all(int file) {
+  std::string text;
+  std::array<char, 4096> buffer;
+  for (;;) {
+    const ssize_t size = ::read(file, buffer.data(), buffer.size());
+    if (size < 0 && errno == EINTR) continue;
+    if (size <= 0) return text;
+    text.append(buffer.data(), static_cast<std::size_t>(size));
+  }
+}
+
+// How the process ended. Whoever started us may have left SIGCHLD ignored; then nobody knows.
+std::string wait_for(pid_t pid) {
+  int status = 0;
+  while (::waitpid(pid, &status, 0) < 0) {
+    if (errno != EINTR) return "ended early";
+  }
+  return describe_status(status);
+}
+
+}  // namespace
+
+std::string call_in_child(const std::function<std::string()>& function) {
+  int fds[2];
+  if (::pipe2(fds, O_CLOEXEC) != 0) throw SystemError("cannot make a pipe", errno);
+  const FileDescriptor read_end(fds[0]);
+  FileDescriptor write_end(fds[1]);
+  const pid_t parent = ::getpid();
+  const pid_t pid = ::fork();
+  if (pid < 0) throw SystemError("cannot fork", errno);
+  if (pid == 0) answer(function, write_end.get(), parent);
+  write_end.reset();
+  std::string text = read_all(read_end.get());
+  const std::string ending = wait_for(pid);
+  if (text.empty() || text.back() != kEnd) throw std::runtime_error(ending);
+  text.pop_back();
+  return text;
+}
+
+}  // namespace ddp::launcher
