@@ -9,10 +9,7 @@ source scripts/install_packages.sh
 
 install_packages "${build_packages[@]}" "${data_packages[@]}"
 
-# Kernels are compiled for this machine's GPUs alone, which saves time; without a GPU to PTX only,
-# which a GPU's driver could compile further.
-architectures=$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null | sort -u |
-  sed 's/\.//; s/$/-real/' | paste -sd ';') || architectures=80-virtual
+architectures=$(scripts/gpu_architectures.sh)
 cmake -S . -B build -G Ninja -DCMAKE_BUILD_TYPE=Release -DDDP_BUILD_TESTS=OFF \
   -DDDP_BUILD_BENCH=OFF -DDDP_WARNINGS_AS_ERRORS=OFF -DDDP_PRECOMPILED_HEADERS=ON \
   -DDDP_CUDA_ARCHITECTURES="$architectures" | grep -E '^-- (ddp|  )' ||

@@ -13,7 +13,7 @@
 #include <string>
 
 #include "ddp/base/error.h"
-#include "ddp/base/socket.h"
+#include "ddp/base/file_descriptor.h"
 #include "ddp/base/time.h"
 #include "ddp/buffer_ops/buffer_ops.h"
 

@@ -16,7 +16,7 @@
 #include <thread>
 
 #include "ddp/base/error.h"
-#include "ddp/base/socket.h"
+#include "ddp/base/file_descriptor.h"
 #include "ddp/base/time.h"
 
 namespace ddp::bench {

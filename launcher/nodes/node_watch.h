@@ -11,8 +11,8 @@
 #include <thread>
 #include <vector>
 
+#include "ddp/base/file_descriptor.h"
 #include "ddp/base/life_sign.h"
-#include "ddp/base/socket.h"
 #include "ddp/base/time.h"
 #include "ddp/store/store.h"
 #include "launcher/nodes/nodes.h"

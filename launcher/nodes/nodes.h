@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "ddp/base/socket.h"
+#include "ddp/base/endpoint.h"
 #include "ddp/store/store.h"
 #include "launcher/nodes/patience.h"
 

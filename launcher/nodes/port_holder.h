@@ -12,7 +12,7 @@
 #include <string_view>
 #include <vector>
 
-#include "ddp/base/socket.h"
+#include "ddp/base/endpoint.h"
 
 namespace ddp::launcher {
 

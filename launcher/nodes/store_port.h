@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "ddp/base/socket.h"
+#include "ddp/base/endpoint.h"
 #include "ddp/store/tcp_server.h"
 
 namespace ddp::launcher {

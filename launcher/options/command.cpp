@@ -12,7 +12,7 @@
 #include <string_view>
 
 #include "ddp/base/error.h"
-#include "ddp/base/socket.h"
+#include "ddp/base/file_descriptor.h"
 #include "launcher/launch_error.h"
 
 namespace ddp::launcher {

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "ddp/base/socket.h"
+#include "ddp/base/endpoint.h"
 #include "ddp/base/time.h"
 #include "ddp/base/worker_env.h"
 

@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-#include "ddp/base/socket.h"
+#include "ddp/base/file_descriptor.h"
 
 namespace ddp::launcher {
 

@@ -7,10 +7,11 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
-#include "ddp/base/socket.h"
+#include "ddp/base/file_descriptor.h"
 #include "ddp/base/time.h"
 #include "launcher/output/console.h"
 #include "launcher/output/line_splitter.h"

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "ddp/base/socket.h"
+#include "ddp/base/file_descriptor.h"
 #include "launcher/options/options.h"
 #include "launcher/output/console.h"
 #include "launcher/plan/worker_plan.h"

@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-#include "ddp/base/socket.h"
+#include "ddp/base/file_descriptor.h"
 #include "launcher/output/line_splitter.h"
 
 namespace ddp::launcher {

@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "ddp/base/socket.h"
+#include "ddp/base/endpoint.h"
 #include "ddp/base/time.h"
 #include "launcher/options/command.h"
 #include "launcher/options/options.h"

@@ -11,8 +11,8 @@
 #include <stdexcept>
 
 #include "ddp/base/error.h"
+#include "ddp/base/file_descriptor.h"
 #include "ddp/base/process_status.h"
-#include "ddp/base/socket.h"
 #include "ddp/base/write_all.h"
 
 namespace ddp::launcher {

@@ -10,12 +10,13 @@
 #include <cerrno>
 #include <csignal>
 #include <filesystem>
+#include <optional>
 #include <string_view>
 #include <utility>
 
 #include "ddp/base/error.h"
+#include "ddp/base/file_descriptor.h"
 #include "ddp/base/poll_until.h"
-#include "ddp/base/socket.h"
 #include "ddp/base/time.h"
 #include "ddp/base/write_all.h"
 #include "launcher/launch_error.h"

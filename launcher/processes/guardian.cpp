@@ -19,8 +19,8 @@
 #include <vector>
 
 #include "ddp/base/error.h"
+#include "ddp/base/file_descriptor.h"
 #include "ddp/base/poll_until.h"
-#include "ddp/base/socket.h"
 #include "ddp/base/write_all.h"
 #include "launcher/processes/process_tree.h"
 #include "launcher/run/stopper.h"

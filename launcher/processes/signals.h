@@ -8,8 +8,8 @@
 #include <optional>
 #include <vector>
 
+#include "ddp/base/file_descriptor.h"
 #include "ddp/base/process_status.h"
-#include "ddp/base/socket.h"
 
 namespace ddp::launcher {
 

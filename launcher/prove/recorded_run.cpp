@@ -16,8 +16,8 @@
 #include <string>
 #include <vector>
 
+#include "ddp/base/file_descriptor.h"
 #include "ddp/base/process_status.h"
-#include "ddp/base/socket.h"
 #include "ddp/base/step_sketch.h"
 #include "launcher/launch_error.h"
 

@@ -7,7 +7,7 @@
 #include <csignal>
 #include <optional>
 
-#include "ddp/base/socket.h"
+#include "ddp/base/file_descriptor.h"
 #include "launcher/options/command.h"
 #include "launcher/placement/cpu_list.h"
 #include "launcher/plan/environment.h"

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "ddp/base/socket.h"
+#include "ddp/base/file_descriptor.h"
 #include "ddp/base/worker_slot.h"
 
 namespace ddp::launcher {

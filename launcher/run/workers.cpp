@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "ddp/base/error.h"
+#include "ddp/base/file_descriptor.h"
 #include "ddp/base/host_name.h"
 #include "ddp/base/process_status.h"
 #include "launcher/output/log_route.h"

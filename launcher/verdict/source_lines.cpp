@@ -13,8 +13,8 @@
 #include <csignal>
 #include <filesystem>
 
+#include "ddp/base/file_descriptor.h"
 #include "ddp/base/poll_until.h"
-#include "ddp/base/socket.h"
 
 namespace ddp::launcher {
 namespace {

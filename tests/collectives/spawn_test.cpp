@@ -2,6 +2,7 @@
 //
 // These tests fork real processes, which works because this program leaves no threads behind.
 #include "ddp/collectives/spawn.h"
+#include "ddp/base/socket.h"
 
 #include <dlfcn.h>
 #include <poll.h>

@@ -6,10 +6,11 @@
 #include <catch2/catch.hpp>
 #include <csignal>
 #include <cstdio>
+#include <optional>
 #include <string>
 #include <vector>
 
-#include "ddp/base/socket.h"
+#include "ddp/base/file_descriptor.h"
 #include "launcher/processes/shared_memory.h"
 #include "launcher/verdict/abort_message.h"
 #include "launcher/verdict/failure.h"

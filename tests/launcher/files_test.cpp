@@ -9,6 +9,7 @@
 #include <optional>
 #include <string>
 
+#include "ddp/base/file_descriptor.h"
 #include "launcher/launch_error.h"
 #include "launcher/output/log_route.h"
 #include "launcher/output/run_folder.h"

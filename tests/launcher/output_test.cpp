@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "ddp/base/error.h"
-#include "ddp/base/socket.h"
+#include "ddp/base/file_descriptor.h"
 #include "launcher/output/line_splitter.h"
 #include "launcher/output/log_mux.h"
 #include "launcher/output/sink.h"

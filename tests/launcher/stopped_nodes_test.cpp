@@ -15,8 +15,10 @@
 #include <thread>
 #include <utility>
 
+#include "ddp/base/endpoint.h"
+#include "ddp/base/file_descriptor.h"
 #include "ddp/base/process_status.h"
-#include "ddp/base/socket.h"
+#include "ddp/base/time.h"
 #include "ddp/store/tcp_server.h"
 #include "ddp/store/tcp_store.h"
 #include "launcher/nodes/node_watch.h"

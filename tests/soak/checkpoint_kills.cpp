@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "ddp/base/error.h"
-#include "ddp/base/socket.h"
+#include "ddp/base/file_descriptor.h"
 #include "ddp/io/checkpoint_directory.h"
 #include "ddp/io/checkpoint_file.h"
 #include "ddp/io/checkpoint_writer.h"

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "ddp/base/socket.h"
+#include "ddp/base/file_descriptor.h"
 #include "ddp/base/time.h"
 
 namespace ddp::test {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-#include "ddp/base/socket.h"
+#include "ddp/base/endpoint.h"
 
 namespace ddp::test {
 

@@ -9,7 +9,7 @@
 
 #include <cstring>
 
-#include "ddp/base/socket.h"
+#include "ddp/base/file_descriptor.h"
 
 namespace ddp::test {
 

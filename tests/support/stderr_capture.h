@@ -6,7 +6,7 @@
 
 #include <string>
 
-#include "ddp/base/socket.h"
+#include "ddp/base/file_descriptor.h"
 #include "support/files.h"
 
 namespace ddp::test {

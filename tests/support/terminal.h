@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "ddp/base/socket.h"
+#include "ddp/base/file_descriptor.h"
 #include "ddp/base/time.h"
 
 namespace ddp::test {

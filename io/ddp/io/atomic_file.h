@@ -7,7 +7,7 @@
 #include <span>
 #include <string_view>
 
-#include "ddp/base/socket.h"
+#include "ddp/base/file_descriptor.h"
 
 namespace ddp {
 

@@ -3,7 +3,7 @@
 
 #include <filesystem>
 
-#include "ddp/base/socket.h"
+#include "ddp/base/file_descriptor.h"
 
 namespace ddp {
 

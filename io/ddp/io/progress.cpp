@@ -11,7 +11,7 @@
 #include <cstdlib>
 #include <utility>
 
-#include "ddp/base/socket.h"
+#include "ddp/base/file_descriptor.h"
 
 namespace ddp {
 namespace {

@@ -10,7 +10,7 @@
 #include <string_view>
 
 #include "ddp/base/error.h"
-#include "ddp/base/socket.h"
+#include "ddp/base/file_descriptor.h"
 #include "ddp/base/write_all.h"
 
 namespace ddp {

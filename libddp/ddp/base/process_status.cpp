@@ -14,7 +14,7 @@
 #include <iterator>
 #include <sstream>
 
-#include "ddp/base/socket.h"
+#include "ddp/base/file_descriptor.h"
 
 namespace ddp {
 namespace {

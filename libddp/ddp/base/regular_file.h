@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <filesystem>
 
-#include "ddp/base/socket.h"
+#include "ddp/base/file_descriptor.h"
 
 namespace ddp {
 

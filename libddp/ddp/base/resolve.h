@@ -5,7 +5,8 @@
 
 #include <memory>
 
-#include "ddp/base/socket.h"
+#include "ddp/base/endpoint.h"
+#include "ddp/base/time.h"
 
 namespace ddp {
 

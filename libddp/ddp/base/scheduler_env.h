@@ -9,8 +9,8 @@
 #include <string>
 #include <string_view>
 
+#include "ddp/base/endpoint.h"
 #include "ddp/base/env_reader.h"
-#include "ddp/base/socket.h"
 
 namespace ddp {
 

@@ -8,7 +8,7 @@
 #include <memory>
 #include <string>
 
-#include "ddp/base/socket.h"
+#include "ddp/base/file_descriptor.h"
 
 namespace ddp {
 

@@ -67,14 +67,12 @@ bool wait_for(int fd, short events, Deadline deadline) {
 // A process that ends with unread bytes resets its connections.
 bool is_hang_up(int error_number) { return error_number == ECONNRESET || error_number == EPIPE; }
 
-constexpr const char* kHungUp = "the peer closed the connection";
-
 // One call of recv. Returns nothing if no byte came, also after a signal: retrying would start the
 // wait anew at each signal, possibly forever.
 std::optional<std::size_t> receive(int fd, std::span<std::byte> bytes, int flags) {
   const ssize_t received = ::recv(fd, bytes.data(), bytes.size(), flags);
   if (received > 0) return static_cast<std::size_t>(received);
-  if (received == 0 || is_hang_up(errno)) throw NetworkError(kHungUp);
+  if (received == 0 || is_hang_up(errno)) throw HangUpError();
   if (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR) return std::nullopt;
   throw NetworkError("cannot receive: " + error_text(errno));
 }
@@ -130,26 +128,6 @@ bool lacks_loopback(const addrinfo& address, int error_number) {
 }
 
 }  // namespace
-
-std::string to_string(const Endpoint& endpoint) {
-  const bool is_ipv6 = endpoint.host.find(':') != std::string::npos;
-  const std::string host = is_ipv6 ? "[" + endpoint.host + "]" : endpoint.host;
-  return host + ":" + std::to_string(endpoint.port);
-}
-
-FileDescriptor& FileDescriptor::operator=(FileDescriptor&& other) noexcept {
-  if (this != &other) {
-    reset();
-    fd_ = other.release();
-  }
-  return *this;
-}
-
-int FileDescriptor::release() { return std::exchange(fd_, -1); }
-
-void FileDescriptor::reset() noexcept {
-  if (fd_ >= 0) ::close(std::exchange(fd_, -1));
-}
 
 Socket::Socket(FileDescriptor fd) : fd_(std::move(fd)) {
   set_option(fd_.get(), IPPROTO_TCP, TCP_NODELAY, 1);
@@ -234,7 +212,7 @@ std::size_t Socket::send_some(std::span<const std::byte> first, std::span<const 
     const ssize_t sent = ::sendmsg(fd_.get(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);
     if (sent >= 0) return static_cast<std::size_t>(sent);
     if (errno == EAGAIN || errno == EWOULDBLOCK) return 0;
-    if (is_hang_up(errno)) throw NetworkError(kHungUp);
+    if (is_hang_up(errno)) throw HangUpError();
     if (errno != EINTR) throw NetworkError("cannot send: " + error_text(errno));
   }
 }

@@ -2,41 +2,20 @@
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
 #include <optional>
 #include <span>
-#include <string>
 
+#include "ddp/base/endpoint.h"
+#include "ddp/base/error.h"
+#include "ddp/base/file_descriptor.h"
 #include "ddp/base/time.h"
 
 namespace ddp {
 
-struct Endpoint {
-  std::string host;
-  std::uint16_t port = 0;
-
-  friend bool operator==(const Endpoint&, const Endpoint&) = default;
-};
-
-// "10.0.0.1:29500" or "[::1]:29500".
-[[nodiscard]] std::string to_string(const Endpoint& endpoint);
-
-// Owns a file descriptor.
-class FileDescriptor {
+// The peer closed the connection, or ended.
+class HangUpError : public NetworkError {
  public:
-  FileDescriptor() = default;
-  explicit FileDescriptor(int fd) : fd_(fd) {}
-  FileDescriptor(FileDescriptor&& other) noexcept : fd_(other.release()) {}
-  FileDescriptor& operator=(FileDescriptor&& other) noexcept;
-  ~FileDescriptor() { reset(); }
-
-  [[nodiscard]] int get() const { return fd_; }
-  [[nodiscard]] bool is_open() const { return fd_ >= 0; }
-  [[nodiscard]] int release();
-  void reset() noexcept;
-
- private:
-  int fd_ = -1;
+  HangUpError() : NetworkError("the peer closed the connection") {}
 };
 
 // A TCP socket over IPv4 or IPv6: close-on-exec, no SIGPIPE, TCP_NODELAY, and a deadline on every
@@ -63,7 +42,7 @@ class Socket {
   void receive_all(std::span<std::byte> bytes, Deadline deadline);
 
   // Transfer what is possible without blocking, and return the number of bytes. receive_some
-  // returns nothing if no byte waits, and throws NetworkError if the peer has closed; send_some
+  // returns nothing if no byte waits, and throws HangUpError if the peer has closed; send_some
   // returns 0 if the send buffer is full.
   std::optional<std::size_t> receive_some(std::span<std::byte> bytes);
   std::size_t send_some(std::span<const std::byte> bytes);

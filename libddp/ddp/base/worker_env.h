@@ -11,8 +11,8 @@
 #include <utility>
 #include <vector>
 
+#include "ddp/base/endpoint.h"
 #include "ddp/base/env_reader.h"
-#include "ddp/base/socket.h"
 
 namespace ddp {
 

@@ -8,8 +8,8 @@
 
 #include <cstdlib>
 
+#include "ddp/base/file_descriptor.h"
 #include "ddp/base/number_in.h"
-#include "ddp/base/socket.h"
 
 namespace ddp {
 

@@ -9,7 +9,6 @@
 #include <array>
 #include <atomic>
 #include <cerrno>
-#include <cstring>
 #include <optional>
 #include <string>
 #include <thread>
@@ -19,8 +18,10 @@
 #include "ddp/base/background_thread.h"
 #include "ddp/base/descriptor_limit.h"
 #include "ddp/base/error.h"
+#include "ddp/base/file_descriptor.h"
 #include "ddp/base/limited_warning.h"
 #include "ddp/base/log.h"
+#include "ddp/base/socket.h"
 #include "ddp/store/loopback_guard.h"
 #include "ddp/store/store_state.h"
 #include "ddp/store/wire.h"
@@ -139,7 +140,7 @@ class TcpServer::Impl {
       if ((event.events & EPOLLOUT) != 0) flush(id, found->second);
       if ((event.events & ~EPOLLOUT) != 0) receive(id, found->second);
     } catch (const std::exception& error) {  // also: out of memory
-      drop(id, error.what());
+      drop(id, error);
     }
   }
 
@@ -267,7 +268,7 @@ class TcpServer::Impl {
       try {
         flush(id, found->second);
       } catch (const std::exception& error) {
-        drop(id, error.what());
+        drop(id, error);
       }
     }
     pending_.clear();
@@ -289,13 +290,13 @@ class TcpServer::Impl {
   }
 
   // A client that just disconnected is not logged; one that misbehaved causes a warning.
-  void drop(ClientId id, const char* reason) {
+  void drop(ClientId id, const std::exception& reason) {
     const auto found = connections_.find(id);
     const Connection& connection = found->second;
-    const bool hung_up = connection.validated && connection.input.empty();
-    const std::string line =
-        "[tcp_server] dropped the connection from " + to_string(connection.peer) + ": " + reason;
-    if (hung_up && std::strstr(reason, "closed") != nullptr) {
+    const bool is_between_requests = connection.validated && connection.input.empty();
+    const std::string line = "[tcp_server] dropped the connection from " +
+                             to_string(connection.peer) + ": " + reason.what();
+    if (is_between_requests && dynamic_cast<const HangUpError*>(&reason) != nullptr) {
       logging::debug(line);
     } else {
       drops_.log(line);

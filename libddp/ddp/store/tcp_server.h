@@ -4,7 +4,7 @@
 #include <chrono>
 #include <memory>
 
-#include "ddp/base/socket.h"
+#include "ddp/base/endpoint.h"
 #include "ddp/base/time.h"
 #include "ddp/store/spin.h"
 

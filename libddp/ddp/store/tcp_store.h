@@ -3,11 +3,13 @@
 
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "ddp/base/socket.h"
+#include "ddp/base/endpoint.h"
+#include "ddp/base/time.h"
 #include "ddp/store/spin.h"
 #include "ddp/store/store.h"
 

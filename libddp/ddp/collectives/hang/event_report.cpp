@@ -13,7 +13,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "ddp/base/socket.h"
+#include "ddp/base/file_descriptor.h"
 #include "ddp/base/write_all.h"
 
 namespace ddp {

@@ -10,8 +10,8 @@
 #include <fstream>
 
 #include "ddp/base/error.h"
+#include "ddp/base/file_descriptor.h"
 #include "ddp/base/process_status.h"
-#include "ddp/base/socket.h"
 
 namespace ddp {
 namespace {

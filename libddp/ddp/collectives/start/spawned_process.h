@@ -10,7 +10,7 @@
 #include <string>
 
 #include "ddp/base/error_record.h"
-#include "ddp/base/socket.h"
+#include "ddp/base/file_descriptor.h"
 #include "ddp/base/worker_env.h"
 
 namespace ddp {

@@ -10,6 +10,7 @@
 
 #include "ddp/base/error.h"
 #include "ddp/base/periodic_thread.h"
+#include "ddp/base/socket.h"
 #include "ddp/collectives/failure/first_error.h"
 #include "ddp/collectives/failure/peer_roll.h"
 #include "ddp/collectives/hang/flight_recorder.h"
