@@ -13,7 +13,7 @@ mapfile -t optional < <(available_packages "${optional_packages[@]}")
 install_packages "${optional[@]}"
 launcher=()
 # Clones in different folders share the compiler cache.
-export CCACHE_BASEDIR=$PWD CCACHE_NOHASHDIR=1
+export CCACHE_BASEDIR=$PWD CCACHE_NOHASHDIR=1 CCACHE_SLOPPINESS=pch_defines,time_macros
 command -v ccache >/dev/null && launcher=(-DCMAKE_CXX_COMPILER_LAUNCHER=ccache
   -DCMAKE_CUDA_COMPILER_LAUNCHER=ccache)
 

@@ -1,0 +1,4 @@
+// SPDX-License-Identifier: MIT
+//
+// See tests/CMakeLists.txt.
+int main() {}
