@@ -11,20 +11,16 @@
 #include <filesystem>
 #include <iterator>
 #include <span>
-#include <stdexcept>
 #include <utility>
 #include <vector>
 
-#include "checkpoint_tensors.h"
 #include "ddp/base/error.h"
 #include "ddp/io/atomic_file.h"
 #include "ddp/io/host_copy.h"
 #include "ddp/io/safetensors.h"
 #include "ddp/io/sha256.h"
 #include "ddp/nn/named_buffers.h"
-#include "ddp/nn/parallel/sync_batch_norm.h"
 #include "factories.h"
-#include "optimizers.h"
 
 namespace train {
 namespace {
@@ -40,35 +36,27 @@ void check_can_save(const std::filesystem::path& file) {
   }
 }
 
+// Before anything else that ranks do together, where other flags would be harder to recognise.
+JobDescription same_on_all_ranks(JobDescription job, ddp::ProcessGroup& group) {
+  check_same_on_all_ranks(job, group);
+  return job;
+}
+
 }  // namespace
 
 Trainer::Trainer(const Options& options, std::shared_ptr<ddp::ProcessGroup> group)
     : options_(options),
       group_(std::move(group)),
-      context_(group_->device()),
       step_batch_(options.global_batch(group_->world_size())),
       task_(make_task(options.dataset, options.label_smoothing)),
-      job_(options.describe(group_->world_size(), *task_)),
+      job_(same_on_all_ranks(options.describe(group_->world_size(), *task_), *group_)),
       sampler_(make_sampler(options, *group_, task_->train_set().size())),
       loader_(task_->train_set(), loader_options(options, *task_, *group_)),
-      module_(make_module(options, context_, *task_)),
-      init_remark_(load_initial_weights(options, *group_, context_, *module_)),
-      model_(*module_, context_, group_, engine_options(options, *group_)),
-      optimizer_(make_optimizer(options.optimizer, context_, model_.parameters())),
-      tape_(context_, ddp::nn::Recording::kOn, options.amp),
-      evaluator_(options_, *task_, *group_, context_) {
-  check_same_on_all_ranks(job_, *group_);
-  if (options.sync_batch_norm && ddp::nn::convert_sync_batchnorm(model_, *group_) == 0) {
-    throw std::invalid_argument("--sync-bn: --model " + options.model + " has no batch norms");
-  }
-  if (options.amp == ddp::DType::kFloat16) model_.scale_losses(scaler_.emplace());
-  if (options.plateau_patience) {
-    plateau_.emplace(ddp::nn::ReduceLrOnPlateauOptions{.base = options.optimizer.learning_rate,
-                                                       .patience = *options.plateau_patience});
-  }
+      learner_(options_, *task_, group_),
+      evaluator_(options_, *task_, *group_, learner_.context()) {
   if (options.checkpoints.any()) resume();
   if (options.traces.any()) {
-    trace_.emplace(*group_, model_.engine().layout(), options.traces, job_name());
+    trace_.emplace(*group_, engine().layout(), options.traces, job_name());
   }
   if (!is_main()) return;
   if (!options.save.empty()) check_can_save(options.save);
@@ -84,13 +72,13 @@ void Trainer::run() {
   const std::int64_t first = resumed_ ? resumed_->position.epoch : 0;
   End end = steps_left() > 0 ? End::kEpoch : End::kLimit;
   if (end == End::kLimit || first >= options_.epochs) {
-    result_ = evaluator_.evaluate(model_);
+    result_ = evaluator_.evaluate(learner_.model());
     if (is_main()) journal_->untrained(*result_);
   }
   const bool is_between_epochs = resumed_ && first > 0 && resumed_->position.consumed == 0;
   // The job that saved this checkpoint was asked to stop, and ended before it evaluated the epoch.
-  if (plateau_ && is_between_epochs && !resumed_->evaluation && !result_) {
-    step_plateau(evaluator_.evaluate(model_).loss);
+  if (learner_.has_plateau() && is_between_epochs && !resumed_->evaluation && !result_) {
+    step_plateau(evaluator_.evaluate(learner_.model()).loss);
   }
   for (std::int64_t epoch = first; epoch < options_.epochs && end == End::kEpoch; ++epoch) {
     end = train_epoch(static_cast<int>(epoch));
@@ -106,7 +94,7 @@ void Trainer::run() {
 }
 
 void Trainer::evaluate_epoch(int epoch) {
-  result_ = evaluator_.evaluate(model_);
+  result_ = evaluator_.evaluate(learner_.model());
   std::string where = fmt::format("epoch {}/{}", epoch + 1, options_.epochs);
   check_loss(result_->loss, fmt::format("[train] {}: the test loss", where));
   if (state().position.consumed == 0) step_plateau(result_->loss);
@@ -120,28 +108,25 @@ void Trainer::evaluate_epoch(int epoch) {
 }
 
 void Trainer::step_plateau(double loss) {
-  if (!plateau_ || !plateau_->step(loss) || !is_main()) return;
-  journal_->say(fmt::format("the test loss no longer falls: learning rate {} from here on",
-                            plateau_->learning_rate()));
+  const std::optional<double> lowered = learner_.step_plateau(loss);
+  if (!lowered || !is_main()) return;
+  journal_->say(
+      fmt::format("the test loss no longer falls: learning rate {} from here on", *lowered));
 }
 
 void Trainer::resume() {
-  std::vector<ddp::NamedBuffer> tensors =
-      checkpoint_tensors({.model = model_,
-                          .optimizer = *optimizer_,
-                          .scaler = scaler_ ? &*scaler_ : nullptr,
-                          .plateau = plateau_ ? &*plateau_ : nullptr});
-  checkpoints_.emplace(options_.checkpoints, *group_, std::move(tensors), job_, context_.stream());
+  checkpoints_.emplace(options_.checkpoints, *group_, learner_.checkpoint_tensors(), job_,
+                       stream());
   resumed_ = checkpoints_->resume();
   if (!resumed_) return;
   steps_done_ = resumed_->step;
-  model_.engine().continue_after(steps_done_);
+  engine().continue_after(steps_done_);
   sampler_->seek(resumed_->position);
 }
 
 void Trainer::announce() {
   journal_->say(fmt::format("{}, {} training samples", job_name(), task_->train_set().size()));
-  if (!resumed_ && !init_remark_.empty()) journal_->say(init_remark_);
+  if (!resumed_ && !learner_.init_remark().empty()) journal_->say(learner_.init_remark());
   if (!resumed_) return;
   journal_->say(checkpoints_->remark());
   journal_->resumed(*resumed_);
@@ -149,7 +134,7 @@ void Trainer::announce() {
 
 void Trainer::report(std::FILE* stream) {
   if (journal_) journal_->end_line();
-  fmt::print(stream, "{}", model_.engine().report());
+  fmt::print(stream, "{}", engine().report());
   std::fflush(stream);
 }
 
@@ -175,12 +160,12 @@ Trainer::End Trainer::train_epoch(int epoch) {
   begin_epoch(epoch);
   for (;;) {
     const auto waited_since = ddp::Clock::now();
-    const auto batch = loader_.next(context_.stream());
+    const auto batch = loader_.next(stream());
     if (!batch) return End::kEpoch;
     begin_accumulation(*batch);
     train_step(*batch, waited_since);
     interval_.add_samples(batch->global_count);
-    if (!model_.is_synchronized()) continue;
+    if (!learner_.model().is_synchronized()) continue;
     ++steps_done_;
     interval_.add_step();
     if (checkpoints_) checkpoints_->check();
@@ -191,7 +176,7 @@ Trainer::End Trainer::train_epoch(int epoch) {
     // What follows waits for the device anyway, and must not save a model that has gone bad.
     if (is_asked_to_stop_ || is_limit || ends_epoch || logs || saves) {
       check_last_step();
-      model_.engine().wait_host();
+      engine().wait_host();
     }
     if (is_asked_to_stop_ && is_main()) {
       journal_->say(fmt::format("asked to stop: the last step is {}", steps_done_));
@@ -235,7 +220,7 @@ void Trainer::save_epoch(const Evaluation& result) {
 void Trainer::begin_accumulation(const ddp::Batch& batch) {
   if (batch.step % options_.accumulate != 0) return;
   const std::int64_t left = loader_.plan().steps() - batch.step;
-  model_.accumulate(static_cast<int>(std::min<std::int64_t>(options_.accumulate, left)));
+  learner_.model().accumulate(static_cast<int>(std::min<std::int64_t>(options_.accumulate, left)));
 }
 
 // Reads what all ranks have said in the last step. The host waits for that step, but not the device
@@ -243,9 +228,8 @@ void Trainer::begin_accumulation(const ddp::Batch& batch) {
 void Trainer::check_last_step() {
   if (!unchecked_) return;
   const Place place = *std::exchange(unchecked_, std::nullopt);
-  is_asked_to_stop_ = is_asked_to_stop_ || model_.engine().stop_requested();
-  at(place,
-     [this] { check_loss(model_.engine().summary().metrics[kLossSlot].mean(), "the loss"); });
+  is_asked_to_stop_ = is_asked_to_stop_ || engine().stop_requested();
+  at(place, [this] { check_loss(engine().summary().metrics[kLossSlot].mean(), "the loss"); });
 }
 
 // Does something whose errors about numbers should say where they are.
@@ -270,40 +254,27 @@ void Trainer::check_loss(double loss, const std::string& name) const {
 
 void Trainer::train_step(const ddp::Batch& batch, ddp::Clock::time_point waited_since) {
   HostTimes times{.begin = waited_since, .data_end = ddp::Clock::now()};
-  const auto n = static_cast<double>(batch.count);
-  const ddp::nn::Variable output = model_.forward(tape_, task_->inputs(batch));
-  const ddp::nn::Variable loss = task_->objective().loss(tape_, output, batch);
-  std::vector<ddp::nn::StepMetric> metrics = {{loss.value(), n}};  // slots kLossSlot and following
-  for (const ddp::nn::Tensor& count : task_->objective().counts(context_, output.value(), batch)) {
-    metrics.push_back({count, 1});
-  }
+  const Learner::Pass pass = learner_.forward(batch);
   times.forward_end = ddp::Clock::now();
   check_last_step();
   const Place place{epoch_, epoch_steps(batch), epoch_steps()};
   at(place, [&] {
-    ddp::StepOptions step = model_.step_options(batch);
+    ddp::StepOptions step = learner_.model().step_options(batch);
     step.asks_to_stop = signals_.stop_requested();
     step.data_seconds = Seconds(times.data_end - times.begin).count();
-    model_.backward(tape_, loss, step, metrics);
+    learner_.backward(pass, step);
     times.backward_end = ddp::Clock::now();
-    if (model_.is_synchronized()) step_optimizer();
+    if (learner_.model().is_synchronized()) learner_.step_optimizer(epoch_, steps_done_);
   });
-  if (model_.is_synchronized()) unchecked_ = place;
+  if (learner_.model().is_synchronized()) unchecked_ = place;
   times.end = ddp::Clock::now();
-  if (trace_) trace_->add(steps_done_ + 1, times, model_.engine().times());
-}
-
-void Trainer::step_optimizer() {
-  const double base = plateau_ ? plateau_->learning_rate() : options_.optimizer.learning_rate;
-  optimizer_->set_learning_rate(options_.learning_rate(base, epoch_, steps_done_));
-  if (options_.max_grad_norm > 0) (void)model_.clip_grad_norm(options_.max_grad_norm);
-  optimizer_->step();
+  if (trace_) trace_->add(steps_done_ + 1, times, engine().times());
 }
 
 // Logs the means over the steps since the last line. All ranks call it: reading the totals waits
 // for the device.
 void Trainer::log_step(int epoch, const ddp::Batch& batch) {
-  const ddp::StepSummary totals = model_.take_totals();
+  const ddp::StepSummary totals = learner_.model().take_totals();
   std::vector<double> counts;
   for (std::size_t i = kCountSlots; i < totals.metrics.size(); ++i) {
     counts.push_back(totals.metrics[i].sum);
@@ -312,7 +283,7 @@ void Trainer::log_step(int epoch, const ddp::Batch& batch) {
   if (!is_main()) return;
   const std::int64_t step = epoch_steps(batch);
   journal_->step({.step = steps_done_,
-                  .learning_rate = optimizer_->learning_rate(),
+                  .learning_rate = learner_.learning_rate(),
                   .step_ms = means.step_ms,
                   .data_wait_ms = means.data_wait_ms,
                   .progress = {.epoch = epoch,
@@ -328,10 +299,11 @@ void Trainer::log_step(int epoch, const ddp::Batch& batch) {
 
 void Trainer::finish() {
   ddp::HostCopy copy;
-  copy.take(ddp::nn::named_buffers(model_.state_dict()), context_.stream());
+  copy.take(ddp::nn::named_buffers(learner_.model().state_dict()), stream());
   const std::span<const ddp::NamedBuffer> model = copy.tensors();
   if (!options_.metrics.empty()) {
-    journal_->end(result_, steps_done_, ddp::sha256(model.first(model_.parameters().size())));
+    journal_->end(result_, steps_done_,
+                  ddp::sha256(model.first(learner_.model().parameters().size())));
   }
   if (options_.save.empty()) return;
   ddp::save_safetensors(options_.save, model);

@@ -11,14 +11,11 @@
 #include "ddp/base/time.h"
 #include "ddp/data/data_loader.h"
 #include "ddp/engine/signal_guard.h"
-#include "ddp/nn/amp/grad_scaler.h"
-#include "ddp/nn/optim/optimizer.h"
-#include "ddp/nn/optim/reduce_lr_on_plateau.h"
-#include "ddp/nn/parallel/distributed_module.h"
 #include "ddp/samplers/sampler.h"
 #include "evaluator.h"
 #include "interval_meter.h"
 #include "journal.h"
+#include "learner.h"
 #include "options.h"
 #include "step_trace.h"
 #include "task.h"
@@ -59,7 +56,7 @@ class Trainer {
   // Trains the rest of the epoch.
   [[nodiscard]] End train_epoch(int epoch);
   void evaluate_epoch(int epoch);
-  // Gives plateau_, if there is one, the test loss of an epoch that is over.
+  // Tells the learning rate's schedule the test loss of an epoch that is over.
   void step_plateau(double loss);
   void begin_accumulation(const ddp::Batch& batch);
   // `waited_since` is when the wait for the batch began.
@@ -73,7 +70,6 @@ class Trainer {
   void save_before_stop();
   void save_epoch(const Evaluation& result);
   [[nodiscard]] TrainingState state() const;
-  void step_optimizer();
   void log_step(int epoch, const ddp::Batch& batch);
   // Prints what the steps so far have cost.
   void report(std::FILE* stream);
@@ -100,22 +96,17 @@ class Trainer {
     return options_.max_steps == 0 ? kUnlimited : options_.max_steps - steps_done_;
   }
   [[nodiscard]] bool is_main() const { return group_->rank() == 0; }
+  [[nodiscard]] ddp::Stream stream() { return learner_.context().stream(); }
+  [[nodiscard]] ddp::DistributedDataParallel& engine() { return learner_.model().engine(); }
 
   Options options_;
   std::shared_ptr<ddp::ProcessGroup> group_;
-  ddp::nn::Context context_;
   std::int64_t step_batch_;  // samples in one step, over all ranks and passes
   std::unique_ptr<Task> task_;
   JobDescription job_;
   std::unique_ptr<ddp::Sampler> sampler_;
   ddp::DataLoader loader_;
-  std::unique_ptr<ddp::nn::Module> module_;
-  std::string init_remark_;  // before model_, which sends the loaded weights to all ranks
-  ddp::nn::DistributedModule model_;
-  std::unique_ptr<ddp::nn::Optimizer> optimizer_;
-  std::optional<ddp::nn::GradScaler> scaler_;  // with float16
-  std::optional<ddp::nn::ReduceLrOnPlateau> plateau_;
-  ddp::nn::Tape tape_;
+  Learner learner_;
   Evaluator evaluator_;
   ddp::SignalGuard signals_;
   std::optional<StepTrace> trace_;

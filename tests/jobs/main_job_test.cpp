@@ -421,6 +421,11 @@ TEST_CASE("ranks with different data or flags are an error at the start", "[main
                 "[train] jobs differ in dataset_size: rank 0 has 24, rank 1 has 23");
   check_refused(command("--data-dir 0 --lr 0.1$RANK"),
                 "[train] jobs differ in lr: rank 0 has 0.1, rank 1 has 0.11");
+  // Flags with which ranks make different models, or call different collectives.
+  check_refused(command("--data-dir 0 --model $([ $RANK = 0 ] && echo mlp || echo lenet5)"),
+                "[train] jobs differ in model: rank 0 has mlp, rank 1 has lenet5");
+  check_refused(command("--data-dir 0 --model resnet18 $([ $RANK = 0 ] && echo --sync-bn)"),
+                "[train] jobs differ in sync_bn: rank 0 has true, rank 1 has false");
 }
 
 TEST_CASE("bad input is refused in one line", "[main]") {
