@@ -8,12 +8,10 @@
 #include <stdexcept>
 #include <utility>
 
+#include "ddp/base/round_up.h"
+
 namespace ddp {
 namespace {
-
-std::size_t round_up(std::size_t value, std::size_t unit) {
-  return (value + unit - 1) / unit * unit;
-}
 
 std::size_t total_bytes(std::span<const GradientSpec> gradients) {
   std::size_t total = 0;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include <vector>
 
+#include "ddp/base/round_up.h"
 #include "ddp/buffer_ops/buffer_ops.h"
 #include "ddp/engine/gradient_hook.h"
 
@@ -43,8 +44,7 @@ class CompressionHook final : public GradientHook {
   static bool is_compressed(DType dtype) { return size_of(dtype) > size_of(DType::kFloat16); }
 
   static std::size_t padded(std::size_t elements) {
-    constexpr std::size_t kUnit = kBucketAlignment / size_of(DType::kFloat16);
-    return (elements + kUnit - 1) / kUnit * kUnit;
+    return round_up(elements, kBucketAlignment / size_of(DType::kFloat16));
   }
 
   [[nodiscard]] Buffer wire(const GradientBucket& bucket) const {

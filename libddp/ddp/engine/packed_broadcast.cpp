@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "ddp/base/round_up.h"
 #include "ddp/buffer_ops/buffer_ops.h"
 
 namespace ddp {
@@ -12,9 +13,7 @@ constexpr std::size_t kLargestPacked = std::size_t{64} << 10;  // bytes of a buf
 constexpr std::size_t kPack = std::size_t{1} << 20;
 constexpr std::size_t kAlignment = 16;
 
-std::size_t slot_bytes(const Buffer& value) {
-  return (value.size_bytes() + kAlignment - 1) / kAlignment * kAlignment;
-}
+std::size_t slot_bytes(const Buffer& value) { return round_up(value.size_bytes(), kAlignment); }
 
 }  // namespace
 

@@ -2,6 +2,7 @@
 #include "ddp/collectives/nccl/nccl_calls.h"
 
 #include <optional>
+
 namespace ddp {
 namespace {
 

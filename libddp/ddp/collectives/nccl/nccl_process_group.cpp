@@ -237,8 +237,6 @@ std::uint64_t NcclProcessGroup::submit(std::span<const Collective> operations) {
   return sequence;
 }
 
-// One event serves all producers: a wait refers to the record before it, whatever is recorded
-// later.
 void NcclProcessGroup::order_behind_producers(std::span<const Collective> operations) {
   for (std::size_t i = 0; i < operations.size(); ++i) {
     const Stream producer = operations[i].producer;

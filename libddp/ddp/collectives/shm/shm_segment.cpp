@@ -8,6 +8,7 @@
 
 #include "ddp/base/cpu_count.h"
 #include "ddp/base/error.h"
+#include "ddp/base/round_up.h"
 #include "ddp/collectives/start/group_start.h"
 
 namespace ddp::shm {
@@ -21,7 +22,7 @@ const std::string kSegment = "shm/segment";
 
 constexpr std::size_t kPage = 4096;
 
-constexpr std::size_t pages(std::size_t size) { return (size + kPage - 1) / kPage * kPage; }
+constexpr std::size_t pages(std::size_t size) { return round_up(size, kPage); }
 
 // Differs between builds with different segments, and from anything else that a reused descriptor
 // may lead to.

@@ -2,15 +2,9 @@
 #include "ddp/collectives/shm/shm_stage.h"
 
 #include "ddp/base/error.h"
+#include "ddp/base/round_up.h"
 
 namespace ddp::shm {
-namespace {
-
-std::uint64_t round_up(std::uint64_t value, std::uint64_t unit) {
-  return (value + unit - 1) / unit * unit;
-}
-
-}  // namespace
 
 std::optional<Buffer> Stage::take(std::uint64_t collective, const Buffer& like) {
   const std::lock_guard lock(mutex_);
