@@ -26,6 +26,19 @@ function(ddp_target_defaults target)
     $<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-Wall,-Wextra ${cuda_errors}>)
 endfunction()
 
+# Options for sources that use precompiled headers.
+function(ddp_uses_precompiled_headers target)
+  if(NOT CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+    return()
+  endif()
+  set(options -fpch-preprocess)  # for ccache, with CCACHE_SLOPPINESS=pch_defines,time_macros
+  # GCC 12 gives more of its wrong warnings (see above) about headers that were precompiled.
+  if(CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
+    list(APPEND options -Wno-array-bounds -Wno-stringop-overflow -Wno-stringop-overread)
+  endif()
+  target_compile_options(${target} PRIVATE "$<$<COMPILE_LANGUAGE:CXX>:${options}>")
+endfunction()
+
 # Parses the headers that most of the target's sources include only once, if asked to.
 function(ddp_precompile_headers target)
   if(NOT DDP_PRECOMPILED_HEADERS)
@@ -41,11 +54,7 @@ function(ddp_precompile_headers target)
     list(APPEND headers $<$<COMPILE_LANGUAGE:CXX>:<fmt/core.h$<ANGLE-R>>)
   endif()
   target_precompile_headers(${target} PRIVATE ${headers})
-  # GCC 12 gives more of its wrong warnings (see above) about headers that were precompiled.
-  if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
-    target_compile_options(${target} PRIVATE
-      $<$<COMPILE_LANGUAGE:CXX>:-Wno-array-bounds -Wno-stringop-overflow>)
-  endif()
+  ddp_uses_precompiled_headers(${target})
 endfunction()
 
 # ddp_add_library(ddp_samplers NAME samplers HEADERS ddp/a.h … SOURCES ddp/a.cpp …
