@@ -17,6 +17,11 @@ function(ddp_target_defaults target)
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
     target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-Wno-restrict>)
   endif()
+  # With CMAKE_UNITY_BUILD a source file is as an include file to GCC, which then warns of classes
+  # with members of its anonymous namespace.
+  if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_UNITY_BUILD)
+    target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-Wno-subobject-linkage>)
+  endif()
   if(DDP_WARNINGS_AS_ERRORS)
     set(cxx_errors -Werror)
     set(cuda_errors -Werror=all-warnings)
@@ -24,37 +29,6 @@ function(ddp_target_defaults target)
   target_compile_options(${target} PRIVATE
     $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Wconversion -Wshadow ${cxx_errors}>
     $<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-Wall,-Wextra ${cuda_errors}>)
-endfunction()
-
-# Options for sources that use precompiled headers.
-function(ddp_uses_precompiled_headers target)
-  if(NOT CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
-    return()
-  endif()
-  set(options -fpch-preprocess)  # for ccache, with CCACHE_SLOPPINESS=pch_defines,time_macros
-  # GCC 12 gives more of its wrong warnings (see above) about headers that were precompiled.
-  if(CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
-    list(APPEND options -Wno-array-bounds -Wno-stringop-overflow -Wno-stringop-overread)
-  endif()
-  target_compile_options(${target} PRIVATE "$<$<COMPILE_LANGUAGE:CXX>:${options}>")
-endfunction()
-
-# Parses the headers that most of the target's sources include only once, if asked to.
-function(ddp_precompile_headers target)
-  if(NOT DDP_PRECOMPILED_HEADERS)
-    return()
-  endif()
-  set(headers "")
-  foreach(header algorithm chrono cstdint filesystem functional map memory mutex optional span
-          stdexcept string string_view thread utility vector)
-    list(APPEND headers $<$<COMPILE_LANGUAGE:CXX>:<${header}$<ANGLE-R>>)
-  endforeach()
-  get_target_property(libraries ${target} LINK_LIBRARIES)
-  if("fmt::fmt" IN_LIST libraries)
-    list(APPEND headers $<$<COMPILE_LANGUAGE:CXX>:<fmt/core.h$<ANGLE-R>>)
-  endif()
-  target_precompile_headers(${target} PRIVATE ${headers})
-  ddp_uses_precompiled_headers(${target})
 endfunction()
 
 # ddp_add_library(ddp_samplers NAME samplers HEADERS ddp/a.h … SOURCES ddp/a.cpp …
@@ -65,6 +39,10 @@ endfunction()
 function(ddp_add_library target)
   cmake_parse_arguments(ARG "" "NAME" "HEADERS;SOURCES;LINK;LINK_PRIVATE" ${ARGN})
   add_library(${target} STATIC ${ARG_SOURCES})
+  # CMake 3.31 would unite kernels, too, whose helpers have the same names.
+  set(kernels ${ARG_SOURCES})
+  list(FILTER kernels INCLUDE REGEX "\\.cu$")
+  set_source_files_properties(${kernels} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
   add_library(ddp::${ARG_NAME} ALIAS ${target})
   set_target_properties(${target} PROPERTIES EXPORT_NAME ${ARG_NAME})
   if(NOT DDP_INSTALL)
@@ -74,7 +52,6 @@ function(ddp_add_library target)
     BASE_DIRS ${CMAKE_CURRENT_SOURCE_DIR} FILES ${ARG_HEADERS})
   target_link_libraries(${target} PUBLIC ${ARG_LINK} PRIVATE ${ARG_LINK_PRIVATE})
   ddp_target_defaults(${target})
-  ddp_precompile_headers(${target})
   set_property(GLOBAL APPEND PROPERTY DDP_LIBRARIES ${target})
 endfunction()
 

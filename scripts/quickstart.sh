@@ -11,7 +11,7 @@ install_packages "${build_packages[@]}" "${data_packages[@]}"
 
 architectures=$(scripts/gpu_architectures.sh)
 cmake -S . -B build -G Ninja -DCMAKE_BUILD_TYPE=Release -DDDP_BUILD_TESTS=OFF \
-  -DDDP_BUILD_BENCH=OFF -DDDP_WARNINGS_AS_ERRORS=OFF -DDDP_PRECOMPILED_HEADERS=ON \
+  -DDDP_BUILD_BENCH=OFF -DDDP_WARNINGS_AS_ERRORS=OFF -DCMAKE_UNITY_BUILD=ON \
   -DDDP_CUDA_ARCHITECTURES="$architectures" | grep -E '^-- (ddp|  )' ||
   { echo "configuring failed" >&2; exit 1; }
 cmake --build build

@@ -18,9 +18,9 @@ command -v ccache >/dev/null && launcher=(-DCMAKE_CXX_COMPILER_LAUNCHER=ccache
   -DCMAKE_CUDA_COMPILER_LAUNCHER=ccache)
 
 # What quickstart.sh has compiled stays valid only without the cache. Otherwise the release build
-# precompiles none of the libraries' headers, and so notices an include that is missing.
+# compiles each file on its own, and so notices an include that is missing.
 release_launcher=("${launcher[@]}")
-grep -qs '^DDP_PRECOMPILED_HEADERS:BOOL=ON' build/CMakeCache.txt && release_launcher=()
+grep -qs '^CMAKE_UNITY_BUILD:.*=ON' build/CMakeCache.txt && release_launcher=()
 
 step() { printf '\n== %s (%s s)\n' "$*" "$SECONDS"; }
 # Three tests at a time, of which at most two compute: others mostly wait.
@@ -47,7 +47,7 @@ sanitized=(base_test store_test buffer_ops_test collectives_test start_test shm_
 export TSAN_OPTIONS=atexit_sleep_ms=0  # by default every process sleeps a second at exit
 for preset in asan tsan; do
   step "$preset build"
-  cmake --preset "$preset" -DDDP_BUILD_EXAMPLES=OFF -DDDP_PRECOMPILED_HEADERS=ON \
+  cmake --preset "$preset" -DDDP_BUILD_EXAMPLES=OFF -DCMAKE_UNITY_BUILD=ON \
     "${launcher[@]}" >/dev/null
   cmake --build --preset "$preset" --target "${sanitized[@]}"
   step "$preset tests"

@@ -24,7 +24,7 @@ Json json_of(const ErrorRecord& record) {
   return {{"message", record.message}, {"caused_by_peer", record.caused_by_peer}};
 }
 
-ErrorRecord record_of(const Json& json) {
+ErrorRecord error_record_of(const Json& json) {
   return {.message = json.at("message"), .caused_by_peer = json.at("caused_by_peer")};
 }
 
@@ -60,7 +60,7 @@ WorkerFailure worker_failure_of(const Json& json) {
   WorkerFailure failure;
   failure.first = {.rank = json.at("rank"), .pid = json.at("pid"), .status = json.at("status")};
   failure.first.hint = json.at("hint");
-  if (json.contains("record")) failure.first.record = record_of(json["record"]);
+  if (json.contains("record")) failure.first.record = error_record_of(json["record"]);
   if (json.contains("out_of_memory"))
     failure.first.out_of_memory = out_of_memory_of(json["out_of_memory"]);
   failure.others = json.at("others");

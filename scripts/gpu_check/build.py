@@ -67,7 +67,7 @@ def configure_command():
     if shutil.which("ccache"):
         options.update({f"CMAKE_{name}_COMPILER_LAUNCHER": "ccache" for name in ("CXX", "CUDA")})
     else:
-        options["DDP_PRECOMPILED_HEADERS"] = "ON"
+        options["CMAKE_UNITY_BUILD"] = "ON"
     generator = ["-G", "Ninja"] if shutil.which("ninja") else []
     return ["cmake", "-S", ROOT, "-B", BUILD, *generator,
             *(f"-D{name}={value}" for name, value in options.items())]

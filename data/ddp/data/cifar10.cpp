@@ -25,10 +25,6 @@ constexpr std::size_t kPixels = 3 * 32 * 32;
 constexpr std::size_t kRecord = 1 + kPixels;
 constexpr std::size_t kRecords = 10000;  // records in each file of the archive
 
-[[noreturn]] void fail(const fs::path& path, const std::string& complaint) {
-  throw FileError(path.string() + ": " + complaint);
-}
-
 void check_size(std::uint64_t size) {
   if (size != 0 && size % kRecord == 0) return;
   throw std::runtime_error(
@@ -44,7 +40,7 @@ std::vector<std::uint8_t> contents_of(const fs::path& path) try {
   if (count == bytes.size()) return bytes;
   throw std::runtime_error(fmt::format("{} of {} bytes were read", count, bytes.size()));
 } catch (const std::runtime_error& error) {
-  fail(path, error.what());
+  throw FileError(path.string() + ": " + error.what());
 }
 
 // Returns the number of images in the file.
@@ -53,9 +49,9 @@ std::size_t append_file(const fs::path& path, LabelledImages& images) {
   images.pixels.reserve(images.pixels.size() + bytes.size());
   for (auto record = bytes.begin(); record != bytes.end(); record += kRecord) {
     if (*record >= kCifar10Classes) {
-      fail(path, fmt::format("label {} of image {} is not in [0, {}]", *record,
-                             (record - bytes.begin()) / static_cast<std::ptrdiff_t>(kRecord),
-                             kCifar10Classes - 1));
+      throw FileError(fmt::format(
+          "{}: label {} of image {} is not in [0, {}]", path.string(), *record,
+          (record - bytes.begin()) / static_cast<std::ptrdiff_t>(kRecord), kCifar10Classes - 1));
     }
     images.labels.push_back(*record);
     images.pixels.insert(images.pixels.end(), record + 1, record + kRecord);

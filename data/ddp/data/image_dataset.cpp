@@ -3,29 +3,27 @@
 
 #include <fmt/core.h>
 
-#include <stdexcept>
 #include <utility>
+
+#include "ddp/data/require.h"
 
 namespace ddp {
 namespace {
 
-void require(bool condition, const std::string& complaint) {
-  if (!condition) throw std::invalid_argument("[image_dataset] " + complaint);
-}
-
 void check_images(const LabelledImages& images) {
   for (const std::int64_t size : images.shape) {
     require(size >= 1,
-            fmt::format("an image's sides and channels must be at least 1, not {}", size));
+            fmt::format("[image_dataset] an image's sides and channels must be at least 1, not {}",
+                        size));
   }
   const std::size_t pixels = elements_of(images.shape);
   require(
       images.pixels.size() / pixels == images.labels.size() && images.pixels.size() % pixels == 0,
-      fmt::format("{} pixels do not fit {} labels, since an image has {} pixels",
+      fmt::format("[image_dataset] {} pixels do not fit {} labels, since an image has {} pixels",
                   images.pixels.size(), images.labels.size(), pixels));
   require(images.normalization.size() == static_cast<std::size_t>(images.shape[0]),
-          fmt::format("there are {} normalizations for {} channels", images.normalization.size(),
-                      images.shape[0]));
+          fmt::format("[image_dataset] there are {} normalizations for {} channels",
+                      images.normalization.size(), images.shape[0]));
 }
 
 }  // namespace
@@ -35,7 +33,7 @@ ImageDataset::ImageDataset(LabelledImages images, const ImageTransforms& transfo
   check_images(data_);
   check_transforms(transforms_);
   const std::string complaint = misfit(transforms_, image_size());
-  require(complaint.empty(), "an image of " + complaint);
+  require(complaint.empty(), "[image_dataset] an image of " + complaint);
   const ImageSize size = transforms_.output_size(image_size());
   input_shape_ = {data_.shape[0], size.height, size.width};
   tables_ = pixel_tables(data_.normalization);

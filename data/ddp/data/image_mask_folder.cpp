@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <cctype>
 #include <map>
-#include <stdexcept>
 #include <string>
 #include <system_error>
 #include <utility>
@@ -15,6 +14,7 @@
 
 #include "ddp/base/error.h"
 #include "ddp/data/image_file.h"
+#include "ddp/data/require.h"
 
 namespace ddp {
 namespace {
@@ -23,10 +23,6 @@ namespace fs = std::filesystem;
 
 [[noreturn]] void fail(const fs::path& path, const std::string& complaint) {
   throw FileError("[image_mask_folder] " + path.string() + ": " + complaint);
-}
-
-void require(bool condition, const std::string& complaint) {
-  if (!condition) throw std::invalid_argument("[image_mask_folder] " + complaint);
 }
 
 std::string lower_case(std::string text) {
@@ -65,9 +61,10 @@ ImageMaskFolder::ImageMaskFolder(const fs::path& directory, ImageMaskOptions opt
     : options_(std::move(options)), image_tables_(pixel_tables(options_.normalization)) {
   const std::size_t channels = options_.normalization.size();
   require(channels == 1 || channels == 3,
-          fmt::format("{} normalizations; colour has 3, grey has 1", channels));
+          fmt::format("[image_mask_folder] {} normalizations; colour has 3, grey has 1", channels));
   require(options_.mask_threshold >= 1 && options_.mask_threshold <= 255,
-          fmt::format("mask_threshold is {}, not in [1, 255]", options_.mask_threshold));
+          fmt::format("[image_mask_folder] mask_threshold is {}, not in [1, 255]",
+                      options_.mask_threshold));
   check_transforms(options_.transforms);
   mask_table_ = {threshold_table(options_.mask_threshold)};
   find_pairs(directory);

@@ -3,9 +3,8 @@
 
 #include <fmt/core.h>
 
-#include <stdexcept>
-
 #include "ddp/base/random.h"
+#include "ddp/data/require.h"
 
 namespace ddp {
 namespace {
@@ -33,19 +32,17 @@ struct Draws {
 // torchvision's CenterCrop rounds halves to even.
 std::int64_t half(std::int64_t n) { return n / 2 + (n % 4 == 3 ? 1 : 0); }
 
-void require(bool condition, const std::string& complaint) {
-  if (!condition) throw std::invalid_argument("[image_transforms] " + complaint);
-}
-
 }  // namespace
 
 void check_transforms(const ImageTransforms& transforms) {
   const double flip = transforms.flip_probability;
-  require(flip >= 0 && flip <= 1, fmt::format("flip_probability is {}, not in [0, 1]", flip));
+  require(flip >= 0 && flip <= 1,
+          fmt::format("[image_transforms] flip_probability is {}, not in [0, 1]", flip));
   if (!transforms.crop) return;
   const auto& [size, padding, position] = *transforms.crop;
-  require(size.height >= 1 && size.width >= 1, "the crop's size is " + to_string(size));
-  require(padding >= 0, fmt::format("the padding is {}, below 0", padding));
+  require(size.height >= 1 && size.width >= 1,
+          "[image_transforms] the crop's size is " + to_string(size));
+  require(padding >= 0, fmt::format("[image_transforms] the padding is {}, below 0", padding));
 }
 
 std::string misfit(const ImageTransforms& transforms, const ImageSize& image) {

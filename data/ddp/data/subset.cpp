@@ -7,21 +7,17 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
-#include <stdexcept>
 #include <string>
 #include <utility>
 
 #include "ddp/base/error.h"
+#include "ddp/data/require.h"
 #include "ddp/samplers/randperm.h"
 
 namespace ddp {
 namespace {
 
 constexpr double kRounding = 1e-9;  // for a sum of fractions; PyTorch's tolerance
-
-void require(bool condition, const std::string& complaint) {
-  if (!condition) throw std::invalid_argument(complaint);
-}
 
 void check_fractions(const std::vector<double>& fractions, double sum) {
   for (const double fraction : fractions) {

@@ -8,12 +8,12 @@
 namespace ddp {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
 constexpr std::size_t kPendingBytes = std::size_t{64} << 10;
 
-std::string dump(const Json& event) {
-  return event.dump(-1, ' ', false, Json::error_handler_t::replace);
+std::string text_of(const OrderedJson& event) {
+  return event.dump(-1, ' ', false, OrderedJson::error_handler_t::replace);
 }
 
 double microseconds(Clock::duration duration) {
@@ -28,8 +28,8 @@ TraceWriter::TraceWriter(std::filesystem::path path)
 TraceWriter::~TraceWriter() { finish(); }
 
 void TraceWriter::add_process(int process, std::string_view name, std::string_view label) {
-  const auto describe = [&](const char* what, const Json& arguments) {
-    put(dump({{"name", what}, {"ph", "M"}, {"pid", process}, {"args", arguments}}));
+  const auto describe = [&](const char* what, const OrderedJson& arguments) {
+    put(text_of({{"name", what}, {"ph", "M"}, {"pid", process}, {"args", arguments}}));
   };
   describe("process_name", {{"name", name}});
   describe("process_sort_index", {{"sort_index", process}});
@@ -38,12 +38,12 @@ void TraceWriter::add_process(int process, std::string_view name, std::string_vi
 
 TraceWriter::Lane TraceWriter::add_lane(int process, std::string_view name) {
   const Lane lane{.process = process, .number = lanes_++};
-  const auto describe = [&](const char* what, const Json& arguments) {
-    put(dump({{"name", what},
-              {"ph", "M"},
-              {"pid", process},
-              {"tid", lane.number},
-              {"args", arguments}}));
+  const auto describe = [&](const char* what, const OrderedJson& arguments) {
+    put(text_of({{"name", what},
+                 {"ph", "M"},
+                 {"pid", process},
+                 {"tid", lane.number},
+                 {"args", arguments}}));
   };
   describe("thread_name", {{"name", name}});
   describe("thread_sort_index", {{"sort_index", lane.number}});
@@ -52,17 +52,17 @@ TraceWriter::Lane TraceWriter::add_lane(int process, std::string_view name) {
 
 void TraceWriter::span(Lane lane, std::string_view name, const Interval& interval,
                        std::initializer_list<Metric> arguments) {
-  Json event = {{"name", name},
-                {"ph", "X"},
-                {"ts", microseconds(interval.begin - origin_)},
-                {"dur", microseconds(interval.end - interval.begin)},
-                {"pid", lane.process},
-                {"tid", lane.number}};
+  OrderedJson event = {{"name", name},
+                       {"ph", "X"},
+                       {"ts", microseconds(interval.begin - origin_)},
+                       {"dur", microseconds(interval.end - interval.begin)},
+                       {"pid", lane.process},
+                       {"tid", lane.number}};
   for (const Metric& argument : arguments) {
     std::visit([&](const auto& value) { event["args"][std::string(argument.name)] = value; },
                argument.value);
   }
-  put(dump(event));
+  put(text_of(event));
 }
 
 void TraceWriter::finish() {

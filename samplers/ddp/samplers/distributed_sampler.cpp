@@ -8,18 +8,18 @@
 namespace ddp {
 namespace {
 
-constexpr const char* kOrigin = "[distributed_sampler]";
+constexpr const char* kDistributedSampler = "[distributed_sampler]";
 
 }  // namespace
 
 DistributedSampler::DistributedSampler(const DistributedSamplerOptions& options)
     : options_(options) {
-  sampler_internal::check_options(kOrigin, options);
-  sampler_internal::check_batch_size(kOrigin, "batch_size", options.batch_size);
+  sampler_internal::check_options(kDistributedSampler, options);
+  sampler_internal::check_batch_size(kDistributedSampler, "batch_size", options.batch_size);
 }
 
 EpochPlan DistributedSampler::plan(const DataPosition& position) const {
-  sampler_internal::check_position(kOrigin, options_, position);
+  sampler_internal::check_position(kDistributedSampler, options_, position);
   const std::int64_t rest = options_.dataset_size - position.consumed;
   const bool pads = !options_.drop_last && rest % options_.world_size != 0;
   const std::int64_t samples_per_rank = rest / options_.world_size + (pads ? 1 : 0);

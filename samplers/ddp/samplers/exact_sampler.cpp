@@ -6,17 +6,17 @@
 namespace ddp {
 namespace {
 
-constexpr const char* kOrigin = "[exact_sampler]";
+constexpr const char* kExactSampler = "[exact_sampler]";
 
 }  // namespace
 
 ExactSampler::ExactSampler(const ExactSamplerOptions& options) : options_(options) {
-  sampler_internal::check_options(kOrigin, options);
-  sampler_internal::check_batch_size(kOrigin, "global_batch_size", options.global_batch_size);
+  sampler_internal::check_options(kExactSampler, options);
+  sampler_internal::check_batch_size(kExactSampler, "global_batch_size", options.global_batch_size);
 }
 
 EpochPlan ExactSampler::plan(const DataPosition& position) const {
-  sampler_internal::check_position(kOrigin, options_, position);
+  sampler_internal::check_position(kExactSampler, options_, position);
   const EpochPlan::Layout layout{.epoch = position.epoch,
                                  .first = position.consumed,
                                  .count = options_.dataset_size - position.consumed,

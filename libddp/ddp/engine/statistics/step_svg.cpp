@@ -34,9 +34,9 @@ constexpr Style kBackward{"backward", "#5b8fc9"};
 constexpr Style kStraggler{"waits for the slowest rank", "#b9a5d6"};
 constexpr Style kExposed{"exposed reductions", "#e08e6d"};
 constexpr Style kOptimizer{"optimizer", "#b4bac2"};
-constexpr Style kReduction{"all_reduce of a bucket", "#7fb99a"};
+constexpr Style kAllReduce{"all_reduce of a bucket", "#7fb99a"};
 constexpr std::array kStyles = {kData,    kForward,   kBackward, kStraggler,
-                                kExposed, kOptimizer, kReduction};
+                                kExposed, kOptimizer, kAllReduce};
 
 double ms(Clock::duration duration) {
   return std::chrono::duration<double, std::milli>(duration).count();
@@ -195,7 +195,7 @@ class Drawing {
       if (!bucket.reduction) continue;
       const double begin = x(bucket.reduction->begin);
       line(ready, y + 7, begin, bars, "#8a929c");
-      bar(*bucket.reduction, bars, kReduction, {fmt::format("{:.2f} ms", ms(*bucket.reduction))});
+      bar(*bucket.reduction, bars, kAllReduce, {fmt::format("{:.2f} ms", ms(*bucket.reduction))});
       const double middle = (begin + x(bucket.reduction->end)) / 2;
       const std::string label = fmt::format("{}", b);
       if (middle < label_end) continue;

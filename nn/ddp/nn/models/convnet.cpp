@@ -6,8 +6,6 @@
 namespace ddp::nn {
 namespace {
 
-constexpr Conv2dOptions kSameSize{.padding = {1, 1}};
-
 // The pooling comes before ReLU, as in LeNet5.
 Variable stage(Tape& tape, Conv2d& conv, BatchNorm2d& norm, const Variable& x) {
   return relu(tape, max_pool2d(tape, norm.forward(tape, conv.forward(tape, x)), {2, 2}, {2, 2}));
@@ -16,11 +14,11 @@ Variable stage(Tape& tape, Conv2d& conv, BatchNorm2d& norm, const Variable& x) {
 }  // namespace
 
 ConvNet::ConvNet(const Scope& scope, std::size_t channels, std::size_t classes)
-    : conv1_(scope.child("conv1"), channels, 32, {3, 3}, kSameSize, Bias::kNo),
+    : conv1_(scope.child("conv1"), channels, 32, {3, 3}, {.padding = {1, 1}}, Bias::kNo),
       bn1_(scope.child("bn1"), 32),
-      conv2_(scope.child("conv2"), 32, 64, {3, 3}, kSameSize, Bias::kNo),
+      conv2_(scope.child("conv2"), 32, 64, {3, 3}, {.padding = {1, 1}}, Bias::kNo),
       bn2_(scope.child("bn2"), 64),
-      conv3_(scope.child("conv3"), 64, 128, {3, 3}, kSameSize, Bias::kNo),
+      conv3_(scope.child("conv3"), 64, 128, {3, 3}, {.padding = {1, 1}}, Bias::kNo),
       bn3_(scope.child("bn3"), 128),
       fc_(scope.child("fc"), 128, classes) {
   add(conv1_);

@@ -9,8 +9,6 @@
 namespace ddp::nn {
 namespace {
 
-constexpr Conv2dOptions kSameSize{.padding = {1, 1}};
-
 // Levels count from 1, as in the names.
 std::size_t features_of(const UNetSizes& sizes, int level) { return sizes.features << (level - 1); }
 
@@ -39,9 +37,11 @@ UNetBlock decoder(const Scope& scope, const UNetSizes& sizes, int level) {
 
 UNetBlock::UNetBlock(const Scope& scope, const std::string& name, std::size_t in_channels,
                      std::size_t features)
-    : conv1_(scope.child(name + "conv1"), in_channels, features, {3, 3}, kSameSize, Bias::kNo),
+    : conv1_(scope.child(name + "conv1"), in_channels, features, {3, 3}, {.padding = {1, 1}},
+             Bias::kNo),
       norm1_(scope.child(name + "norm1"), features),
-      conv2_(scope.child(name + "conv2"), features, features, {3, 3}, kSameSize, Bias::kNo),
+      conv2_(scope.child(name + "conv2"), features, features, {3, 3}, {.padding = {1, 1}},
+             Bias::kNo),
       norm2_(scope.child(name + "norm2"), features) {
   add(conv1_);
   add(norm1_);

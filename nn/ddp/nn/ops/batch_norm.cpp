@@ -15,7 +15,7 @@ bool is_of_channels(const Shape& shape, std::size_t channels) {
   return shape == Shape{channels} || shape == Shape{0};
 }
 
-ChannelShape shape_of(const Shape& x, const Shape& weight, const Shape& bias) {
+ChannelShape batch_norm_shape(const Shape& x, const Shape& weight, const Shape& bias) {
   if (x.rank() < 2 || !is_of_channels(weight, x[1]) || !is_of_channels(bias, x[1])) {
     throw std::invalid_argument("[nn] batch_norm: x is " + to_string(x) + ", weight " +
                                 to_string(weight) + ", bias " + to_string(bias) +
@@ -131,7 +131,7 @@ Variable record(Tape& tape, std::shared_ptr<BatchNormCall> call, const Variable&
 Variable batch_norm(Tape& tape, const Variable& x, const Variable& weight, const Variable& bias,
                     const BatchNormTraining& options) {
   if (must_widen(x)) return batch_norm(tape, widened(tape, x), weight, bias, options);
-  const ChannelShape shape = shape_of(x.shape(), weight.shape(), bias.shape());
+  const ChannelShape shape = batch_norm_shape(x.shape(), weight.shape(), bias.shape());
   if (shape.per_channel() == 1 && !options.reducer) {
     throw std::invalid_argument(
         "[nn] batch_norm: x is " + to_string(x.shape()) +
@@ -149,7 +149,7 @@ Variable batch_norm_inference(Tape& tape, const Variable& x, const Variable& wei
   if (must_widen(x)) {
     return batch_norm_inference(tape, widened(tape, x), weight, bias, mean, variance, eps);
   }
-  const ChannelShape shape = shape_of(x.shape(), weight.shape(), bias.shape());
+  const ChannelShape shape = batch_norm_shape(x.shape(), weight.shape(), bias.shape());
   auto call = std::make_shared<BatchNormCall>(tape.context(), x.value(), weight.value(), shape);
   call->take_statistics(mean, variance, eps);
   return record(tape, std::move(call), x, weight, bias);

@@ -11,8 +11,8 @@
 namespace ddp::nn {
 namespace {
 
-Conv2dShape shape_of(const Shape& x, const Shape& weight, const std::optional<Variable>& bias,
-                     const Conv2dOptions& options) {
+Conv2dShape conv2d_shape(const Shape& x, const Shape& weight, const std::optional<Variable>& bias,
+                         const Conv2dOptions& options) {
   const bool has_matching_bias = !bias || bias->shape() == Shape{weight[0]};
   if (x.rank() != 4 || weight.rank() != 4 || x[1] != weight[1] * options.groups ||
       !has_matching_bias) {
@@ -38,7 +38,7 @@ Variable conv2d(Tape& tape, const Variable& x, const Variable& weight,
   if (must_narrow(tape, x, weight)) {
     return conv2d(tape, narrowed(tape, x), narrowed(tape, weight), narrowed(tape, bias), options);
   }
-  const Conv2dShape shape = shape_of(x.shape(), weight.shape(), bias, options);
+  const Conv2dShape shape = conv2d_shape(x.shape(), weight.shape(), bias, options);
   require_one_dtype("conv2d", x, weight);
   const Size2d output = shape.output();
   Context& context = tape.context();

@@ -11,7 +11,7 @@ namespace ddp::nn {
 namespace {
 
 // A row is what is normalised together.
-MatrixShape shape_of(const Shape& x, const Shape& weight, const Shape& bias) {
+MatrixShape layer_norm_shape(const Shape& x, const Shape& weight, const Shape& bias) {
   if (weight == bias && weight.rank() > 0 && is_tail(weight, x)) {
     return {x.product(0, x.rank() - weight.rank()), weight.count()};
   }
@@ -25,7 +25,7 @@ MatrixShape shape_of(const Shape& x, const Shape& weight, const Shape& bias) {
 Variable layer_norm(Tape& tape, const Variable& x, const Variable& weight, const Variable& bias,
                     double eps) {
   if (must_widen(x)) return layer_norm(tape, widened(tape, x), weight, bias, eps);
-  const MatrixShape shape = shape_of(x.shape(), weight.shape(), bias.shape());
+  const MatrixShape shape = layer_norm_shape(x.shape(), weight.shape(), bias.shape());
   Context& context = tape.context();
   const DType dtype = x.value().dtype();
   const Tensor mean = context.empty({shape.rows}, dtype), rstd = context.empty({shape.rows}, dtype);

@@ -12,7 +12,7 @@ namespace ddp::nn {
 namespace {
 
 // Throws std::invalid_argument unless a is [..., m, k] and b [..., k, n], or [..., n, k].
-GemmShape shape_of(const Shape& a, const Shape& b, Transpose transpose_b) {
+GemmShape matmul_shape(const Shape& a, const Shape& b, Transpose transpose_b) {
   const std::size_t rank = a.rank();
   const bool is_turned = transpose_b == Transpose::kYes;
   if (rank >= 2 && b.rank() == rank && a[rank - 1] == b[is_turned ? rank - 1 : rank - 2]) {
@@ -28,7 +28,7 @@ GemmShape shape_of(const Shape& a, const Shape& b, Transpose transpose_b) {
 
 Variable scaled_matmul(Tape& tape, const Variable& a, const Variable& b, Transpose transpose_b,
                        double alpha) {
-  const GemmShape shape = shape_of(a.shape(), b.shape(), transpose_b);
+  const GemmShape shape = matmul_shape(a.shape(), b.shape(), transpose_b);
   if (must_narrow(tape, a, b)) {
     return scaled_matmul(tape, narrowed(tape, a), narrowed(tape, b), transpose_b, alpha);
   }
