@@ -450,6 +450,32 @@ TEST_CASE("a second next() after the end of an epoch is warned of, once", "[data
   }
 }
 
+// Training would end at once, with a loss of 0.
+TEST_CASE("an epoch without batches is warned of, once and on rank 0", "[data][loader]") {
+  const ddp::ImageDataset none = numbered_images(0);
+  for (const int rank : {0, 1}) {
+    CAPTURE(rank);
+    const ddp::test::StderrCapture output;
+    DataLoader loader(none, {});
+    for (std::int64_t epoch = 0; epoch < 2; ++epoch) {
+      loader.start(EpochPlan({.epoch = epoch, .world_size = 2, .rank = rank}, {}));
+      CHECK_FALSE(loader.next());
+    }
+    CHECK(std::ranges::count(output.text(), '\n') == (rank == 0 ? 1 : 0));
+    if (rank != 0) continue;
+    CHECK_THAT(output.text(),
+               Contains("epoch 0 has no batches") && Contains("dataset's 0 samples"));
+  }
+}
+
+TEST_CASE("a plan of which drop_last leaves nothing is warned of", "[data][loader]") {
+  const ddp::ImageDataset dataset = numbered_images(3);
+  DataLoader loader(dataset, {});
+  const ddp::test::StderrCapture output;
+  loader.start(EpochPlan({.count = 3, .global_batch_size = 4}, {0, 1, 2}).whole_batches());
+  CHECK_THAT(output.text(), Contains("dataset's 3 samples"));
+}
+
 TEST_CASE("a fork can destroy a loader, but not use it", "[loader]") {
   const ddp::ImageDataset images = numbered_images(8);
   std::optional<DataLoader> loader(std::in_place, images, DataLoaderOptions{.num_workers = 2});

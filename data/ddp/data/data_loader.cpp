@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "ddp/data/data_loader.h"
 
+#include <fmt/core.h>
 #include <unistd.h>
 
 #include <chrono>
@@ -40,6 +41,7 @@ std::size_t slots_for(const DataLoaderOptions& options) {
 DataLoader::DataLoader(const Dataset& dataset, const DataLoaderOptions& options)
     : process_(::getpid()),
       slots_(slots_for(options)),
+      dataset_size_(dataset.size()),
       ring_(std::make_unique<BatchRing>(dataset, options.dtype, options.device, slots_)),
       prefetcher_(std::make_unique<Prefetcher>(
           Prefetcher::Options{.num_threads = options.num_workers,
@@ -70,6 +72,7 @@ void DataLoader::start(EpochPlan plan) {
   plan_ = std::move(plan);
   step_ = 0;
   calls_at_end_ = 0;
+  if (plan_->steps() == 0) warn_of_none();
   prefetcher_->start(plan_->steps());
 }
 
@@ -94,6 +97,14 @@ void DataLoader::warn_of_end() {
   logging::warning(
       "[data_loader] next() is called again after the end of the epoch, and returns nothing until "
       "start() begins another (as it should if this rank's data end before the others')");
+}
+
+void DataLoader::warn_of_none() {
+  if (plan_->rank() != 0 || std::exchange(has_warned_of_none_, true)) return;
+  logging::warning(
+      fmt::format("[data_loader] epoch {} has no batches: the dataset's {} samples, or what is "
+                  "left of them, fill none",
+                  plan_->epoch(), dataset_size_));
 }
 
 const EpochPlan& DataLoader::plan() const {

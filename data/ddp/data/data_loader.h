@@ -53,7 +53,8 @@ class DataLoader {
   DataLoader(const DataLoader&) = delete;
   DataLoader& operator=(const DataLoader&) = delete;
 
-  // Begins an epoch, or the rest of one; the rest of the previous plan is dropped.
+  // Begins an epoch, or the rest of one; the rest of the previous plan is dropped. If the plan has
+  // no step, rank 0 warns of it, once.
   void start(EpochPlan plan);
 
   // The next batch, or nothing after the last one. It is ready for work on `stream`, which must
@@ -78,15 +79,18 @@ class DataLoader {
   void check_process() const;
   void give_back();
   void warn_of_end();
+  void warn_of_none();
   [[nodiscard]] std::size_t slot(std::int64_t step) const;
 
   pid_t process_;  // that made it
   std::size_t slots_;
+  std::int64_t dataset_size_;
   std::unique_ptr<BatchRing> ring_;
   std::optional<EpochPlan> plan_;
-  std::int64_t step_ = 0;  // the step that next() delivers next
-  int calls_at_end_ = 0;   // of next(), in this epoch
-  bool has_warned_ = false;
+  std::int64_t step_ = 0;    // the step that next() delivers next
+  int calls_at_end_ = 0;     // of next(), in this epoch
+  bool has_warned_ = false;  // of such calls
+  bool has_warned_of_none_ = false;
   std::optional<Stream> user_;  // the stream that uses batch step_ - 1, if next() gave one
   DataLoaderStatistics statistics_;
   std::unique_ptr<Prefetcher> prefetcher_;  // last, since its threads use the other members
