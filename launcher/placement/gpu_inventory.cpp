@@ -4,6 +4,7 @@
 #include <fmt/core.h>
 
 #include <array>
+#include <chrono>
 #include <exception>
 #include <nlohmann/json.hpp>
 
@@ -14,6 +15,9 @@ namespace ddp::launcher {
 namespace {
 
 using Json = nlohmann::json;
+
+// NVML starts in a few seconds if it must wake each GPU first, and never if a driver hangs.
+constexpr Timeout kPatience = std::chrono::seconds(60);
 
 // The NVML functions needed here, declared as in nvml.h, whose installation is not required.
 class Nvml {
@@ -149,7 +153,7 @@ GpuInventory inventory_of(const std::string& text) {
 GpuInventory find_gpus() {
   std::string answer;
   try {
-    answer = call_in_child([] { return to_json(ask_nvml()); });
+    answer = call_in_child([] { return to_json(ask_nvml()); }, kPatience);
   } catch (const std::exception& error) {
     return {.gpus = {}, .problem = fmt::format("the process that asks NVML {}", error.what())};
   }

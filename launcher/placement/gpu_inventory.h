@@ -20,7 +20,8 @@ struct GpuInventory {
 };
 
 // Asks NVML, which is loaded at run time, in a process of its own, since NVML leaves threads behind
-// (seen with driver 580). Makes no CUDA context; a missing driver is not an error.
+// (seen with driver 580). Makes no CUDA context; a missing driver is no error, nor one that
+// does not answer within a minute.
 [[nodiscard]] GpuInventory find_gpus();
 
 // "0 GPU-8f4a…, 1 GPU-77b1…", or why there are none.

@@ -2,16 +2,21 @@
 #include "launcher/processes/call_in_child.h"
 
 #include <fcntl.h>
+#include <fmt/core.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <array>
 #include <cerrno>
+#include <chrono>
+#include <csignal>
 #include <cstdlib>
+#include <optional>
 #include <stdexcept>
 
 #include "ddp/base/error.h"
 #include "ddp/base/file_descriptor.h"
+#include "ddp/base/poll_until.h"
 #include "ddp/base/process_status.h"
 #include "ddp/base/write_all.h"
 
@@ -27,10 +32,13 @@ constexpr char kEnd = '\0';  // follows a whole answer
   ::_exit(error == 0 ? EXIT_SUCCESS : EXIT_FAILURE);
 }
 
-std::string read_all(int file) {
+// Nothing if the end has not come by the deadline.
+std::optional<std::string> read_all(int file, Deadline deadline) {
   std::string text;
   std::array<char, 4096> buffer;
+  std::array entries = {pollfd{.fd = file, .events = POLLIN, .revents = 0}};
   for (;;) {
+    if (!poll_until(entries, deadline)) return std::nullopt;
     const ssize_t size = ::read(file, buffer.data(), buffer.size());
     if (size < 0 && errno == EINTR) continue;
     if (size <= 0) return text;
@@ -49,7 +57,7 @@ std::string wait_for(pid_t pid) {
 
 }  // namespace
 
-std::string call_in_child(const std::function<std::string()>& function) {
+std::string call_in_child(const std::function<std::string()>& function, Timeout timeout) {
   int fds[2];
   if (::pipe2(fds, O_CLOEXEC) != 0) throw SystemError("cannot make a pipe", errno);
   const FileDescriptor read_end(fds[0]);
@@ -59,11 +67,17 @@ std::string call_in_child(const std::function<std::string()>& function) {
   if (pid < 0) throw SystemError("cannot fork", errno);
   if (pid == 0) answer(function, write_end.get(), parent);
   write_end.reset();
-  std::string text = read_all(read_end.get());
+  std::optional<std::string> text = read_all(read_end.get(), Deadline::after(timeout));
+  if (!text) {
+    ::kill(pid, SIGKILL);
+    ::waitpid(pid, nullptr, WNOHANG);  // a process that hangs in a driver cannot even be killed
+    throw std::runtime_error(
+        fmt::format("has not answered for {} s", std::chrono::duration<double>(timeout).count()));
+  }
   const std::string ending = wait_for(pid);
-  if (text.empty() || text.back() != kEnd) throw std::runtime_error(ending);
-  text.pop_back();
-  return text;
+  if (text->empty() || text->back() != kEnd) throw std::runtime_error(ending);
+  text->pop_back();
+  return *std::move(text);
 }
 
 }  // namespace ddp::launcher
