@@ -33,6 +33,7 @@ std::optional<StepBenchOptions> parse_step_bench_options(int argc, char** argv) 
   StepBenchOptions options;
   std::string device = "cpu", amp = "none", dtype = "float32";
   std::vector<std::string> backends = {"auto"};
+  bool rounds_to_tf32 = false;
   CommandLine line("bench_step",
                    "Milliseconds of a training step. Alone or, under ddp-launch, with several "
                    "ranks.");
@@ -46,11 +47,13 @@ std::optional<StepBenchOptions> parse_step_bench_options(int argc, char** argv) 
   line.add("image-size", "height and width of images; 0: the model's own", options.image_size);
   line.add("amp", "mixed precision: none or bf16", amp);
   line.add("dtype", "float32 or float64", dtype);
+  line.add("tf32", "GPUs may round float32 to TF32", rounds_to_tf32);
   if (!line.parse(argc, argv)) return std::nullopt;
   options.on_gpus = device_named(device).is_cuda();
   options.backends = backends_named(backends);
   options.dtype = dtype_named(dtype);
   options.amp = amp_named(amp);
+  if (rounds_to_tf32) options.float32_precision = Float32Precision::kTf32;
   return options;
 }
 

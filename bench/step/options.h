@@ -22,9 +22,10 @@ struct StepBenchOptions {
   std::size_t image_size = 0;
   DType dtype = DType::kFloat32;
   std::optional<DType> amp = {};
+  Float32Precision float32_precision = Float32Precision::kIeee;
 
   [[nodiscard]] Workload workload(const std::string& model) const {
-    return {model, batch, dtype, amp, image_size};
+    return {model, batch, dtype, amp, image_size, float32_precision};
   }
 };
 

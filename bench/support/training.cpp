@@ -9,7 +9,7 @@ namespace ddp::bench {
 
 Training::Training(const Workload& workload, std::shared_ptr<ProcessGroup> group,
                    DdpOptions options)
-    : context_(group->device()),
+    : context_(group->device(), workload.float32_precision),
       tape_(context_, nn::Recording::kOn, workload.amp),
       module_(
           nn::make_model(workload.model, nn::Scope(context_, workload.dtype, 0), workload.sizes())),

@@ -50,7 +50,8 @@ nn::ImageSizes Workload::sizes() const {
 }
 
 std::string Workload::precision() const {
-  return amp ? std::string(to_string(*amp)) + " amp" : std::string(to_string(dtype));
+  if (amp) return std::string(to_string(*amp)) + " amp";
+  return float32_precision == Float32Precision::kTf32 ? "tf32" : std::string(to_string(dtype));
 }
 
 Batch make_batch(nn::Context& context, const Workload& workload, int rank) {

@@ -17,11 +17,12 @@ struct Workload {
   DType dtype = DType::kFloat32;
   std::optional<DType> amp = {};  // a 16-bit type for mixed precision
   std::size_t image_size = 0;     // height and width; 0: the model's default size
+  Float32Precision float32_precision = Float32Precision::kIeee;
 
   // One channel of 28 x 28 (mlp, lenet5), three channels of 32 x 32 (convnet) or 64 x 64 (others).
   // Ten classes, or one logit per pixel for unet.
   [[nodiscard]] nn::ImageSizes sizes() const;
-  // "float32", "bfloat16 amp"
+  // "float32", "tf32", "bfloat16 amp"
   [[nodiscard]] std::string precision() const;
 };
 

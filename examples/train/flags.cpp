@@ -78,6 +78,7 @@ void add_optimization(cxxopts::OptionAdder add) {
   add("amp", "mixed precision: none, bf16 or fp16 (with dynamic loss scaling)", text("none"),
       "NAME");
   add("dtype", "float32 or float64", text("float32"), "NAME");
+  add("tf32", "GPUs may round the operands of float32 products to TF32, which is faster");
   add("non-finite",
       "what to do about infinite and NaN losses and gradients: stop (the run, and name gradient "
       "and rank), skip (the step) or ignore (default: skip with --amp fp16; otherwise such a loss "

@@ -14,7 +14,7 @@ namespace train {
 Learner::Learner(const Options& options, const Task& task, std::shared_ptr<ddp::ProcessGroup> group)
     : options_(options),
       task_(task),
-      context_(group->device()),
+      context_(group->device(), options.float32_precision),
       module_(make_module(options, context_, task)),
       init_remark_(load_initial_weights(options, *group, context_, *module_)),
       model_(*module_, context_, group, engine_options(options, *group)),

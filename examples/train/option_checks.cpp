@@ -67,6 +67,9 @@ void check_schedule(const Options& options) {
 void check_precision(const Options& options) {
   require(!options.amp || options.dtype == ddp::DType::kFloat32,
           "--amp computes in 16 bits what would be float32: it cannot go with --dtype float64");
+  require(options.float32_precision == ddp::Float32Precision::kIeee ||
+              options.dtype == ddp::DType::kFloat32,
+          "--tf32 rounds float32: it cannot go with --dtype float64");
   const bool is_scaled = options.amp == ddp::DType::kFloat16;
   require(!is_scaled || options.non_finite_gradients() == ddp::NonFinite::kSkip,
           "--amp fp16 finds its loss scale by skipping steps: it needs --non-finite skip");

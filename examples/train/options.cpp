@@ -90,6 +90,7 @@ JobDescription Options::describe(int world_size, const Task& task) const {
                        {"sync_bn", text(sync_batch_norm)},
                        {"augment", text(dataset.is_augmented)},
                        {"dtype", text(ddp::to_string(dtype))},
+                       {"tf32", text(float32_precision == ddp::Float32Precision::kTf32)},
                        {"amp", text(ddp::nn::amp_name(amp))},
                        {"non_finite", non_finite_name(*this)}}};
 }

@@ -10,6 +10,7 @@
 #include "ddp/base/dtype.h"
 #include "ddp/collectives/init.h"
 #include "ddp/engine/ddp_options.h"
+#include "ddp/kernels/gemm.h"
 #include "ddp/nn/optim/lr_schedule.h"
 #include "optimizers.h"
 #include "step_trace.h"
@@ -39,6 +40,7 @@ struct Options {
   int warmup_epochs = 0;
   std::int64_t warmup_steps = 0;  // alternatively, the warm-up in steps
   ddp::DType dtype = ddp::DType::kFloat32;
+  ddp::Float32Precision float32_precision = ddp::Float32Precision::kIeee;
   std::optional<ddp::DType> amp;  // a 16-bit type for mixed precision
   std::optional<ddp::NonFinite> non_finite;
   SamplerKind sampler = SamplerKind::kExact;

@@ -150,6 +150,7 @@ void read_optimization(const cxxopts::ParseResult& parsed, Options& options) {
   options.amp = ddp::nn::parse_amp(text(parsed, "amp"));
   options.dtype = choose<ddp::DType>(
       parsed, "dtype", {{"float32", ddp::DType::kFloat32}, {"float64", ddp::DType::kFloat64}});
+  if (parsed["tf32"].as<bool>()) options.float32_precision = ddp::Float32Precision::kTf32;
   if (parsed.count("non-finite") == 0) return;
   options.non_finite = choose<ddp::NonFinite>(parsed, "non-finite",
                                               {{"stop", ddp::NonFinite::kStop},

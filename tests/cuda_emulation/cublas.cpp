@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: MIT
 //
 // A libcublas that computes matrix products on a stream of the emulation, by their definition, with
-// sums in float64.
+// sums in float64. Where TF32 is allowed, it rounds.
 #include <cublas_v2.h>
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
 #include <algorithm>
+#include <bit>
 #include <cstddef>
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <functional>
@@ -27,6 +29,7 @@ struct Operand {
   cudaDataType type;
   int leading_dimension;
   cublasOperation_t operation;
+  bool is_rounded = false;  // to TF32
 };
 
 double element(const void* data, cudaDataType type, std::size_t i) {
@@ -40,6 +43,11 @@ double element(const void* data, cudaDataType type, std::size_t i) {
     default:
       return static_cast<const float*>(data)[i];
   }
+}
+
+// The nearest TF32, which is a float without its last 13 bits; a tie goes away from zero.
+float to_tf32(float value) {
+  return std::bit_cast<float>((std::bit_cast<std::uint32_t>(value) + 0x1000U) & ~0x1fffU);
 }
 
 void set_element(void* data, cudaDataType type, std::size_t i, double value) {
@@ -62,8 +70,8 @@ std::size_t size_of(cudaDataType type) {
   return type == CUDA_R_64F ? 8 : type == CUDA_R_32F ? 4 : 2;
 }
 
-double factor(const void* value, cublasComputeType_t sums) {
-  return element(value, sums == CUBLAS_COMPUTE_64F ? CUDA_R_64F : CUDA_R_32F, 0);
+double factor(const void* value, cublasComputeType_t compute) {
+  return element(value, compute == CUBLAS_COMPUTE_64F ? CUDA_R_64F : CUDA_R_32F, 0);
 }
 
 void* at(const void* data, cudaDataType type, long long offset) {
@@ -81,7 +89,9 @@ std::vector<double> matrix(const Operand& operand, int rows, int columns, bool b
   for (std::size_t i = 0; i < r; ++i) {
     for (std::size_t j = 0; j < c; ++j) {
       const std::size_t source = is_transposed ? j + i * stride : i + j * stride;
-      result[by_columns ? j * r + i : i * c + j] = element(operand.data, operand.type, source);
+      const double value = element(operand.data, operand.type, source);
+      result[by_columns ? j * r + i : i * c + j] =
+          operand.is_rounded ? to_tf32(static_cast<float>(value)) : value;
     }
   }
   return result;
@@ -128,6 +138,9 @@ struct Product {
     }
   }
 };
+
+// Whether the operands of a product are rounded.
+bool rounds(cublasComputeType_t compute) { return compute == CUBLAS_COMPUTE_32F_FAST_TF32; }
 
 // A handle works while the device on which it was made is the current one, also to its end.
 bool is_usable(cublasHandle_t handle) {
@@ -176,14 +189,14 @@ cublasStatus_t cublasGemmEx(cublasHandle_t handle, cublasOperation_t op_a, cubla
                             int m, int n, int k, const void* alpha, const void* a,
                             cudaDataType type_a, int lda, const void* b, cudaDataType type_b,
                             int ldb, const void* beta, void* c, cudaDataType type_c, int ldc,
-                            cublasComputeType_t sums, cublasGemmAlgo_t) {
+                            cublasComputeType_t compute, cublasGemmAlgo_t) {
   return enqueue(handle, {m,
                           n,
                           k,
-                          factor(alpha, sums),
-                          factor(beta, sums),
-                          {a, type_a, lda, op_a},
-                          {b, type_b, ldb, op_b},
+                          factor(alpha, compute),
+                          factor(beta, compute),
+                          {a, type_a, lda, op_a, rounds(compute)},
+                          {b, type_b, ldb, op_b, rounds(compute)},
                           {c, type_c, ldc, CUBLAS_OP_N}});
 }
 
@@ -193,15 +206,15 @@ cublasStatus_t cublasGemmStridedBatchedEx(cublasHandle_t handle, cublasOperation
                                           int lda, long long stride_a, const void* b,
                                           cudaDataType type_b, int ldb, long long stride_b,
                                           const void* beta, void* c, cudaDataType type_c, int ldc,
-                                          long long stride_c, int count, cublasComputeType_t sums,
-                                          cublasGemmAlgo_t) {
+                                          long long stride_c, int count,
+                                          cublasComputeType_t compute, cublasGemmAlgo_t) {
   return enqueue(handle, {m,
                           n,
                           k,
-                          factor(alpha, sums),
-                          factor(beta, sums),
-                          {a, type_a, lda, op_a},
-                          {b, type_b, ldb, op_b},
+                          factor(alpha, compute),
+                          factor(beta, compute),
+                          {a, type_a, lda, op_a, rounds(compute)},
+                          {b, type_b, ldb, op_b, rounds(compute)},
                           {c, type_c, ldc, CUBLAS_OP_N},
                           stride_a,
                           stride_b,

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
 // Convolution with and without cuDNN, compared with the CPU.
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <memory>
 #include <vector>
@@ -12,6 +13,7 @@
 namespace {
 
 using ddp::Conv2dShape;
+using ddp::Float32Precision;
 using ddp::GemmShape;
 using ddp::Transpose;
 using ddp::WriteMode;
@@ -34,9 +36,9 @@ const std::vector<Conv2dShape> kShapes{
 
 // A convolution backend with its context; null if this machine has no cuDNN.
 struct Backend {
-  explicit Backend(bool is_cudnn)
-      : blas(kGpu),
-        conv2d(is_cudnn ? ddp::cu::make_cudnn_conv2d(kGpu)
+  explicit Backend(bool is_cudnn, Float32Precision precision = Float32Precision::kIeee)
+      : blas(kGpu, precision),
+        conv2d(is_cudnn ? ddp::cu::make_cudnn_conv2d(kGpu, precision)
                         : ddp::cu::make_gemm_conv2d(kGpu, blas)) {
     if (!conv2d) WARN("SKIPPED: no cuDNN");
   }
@@ -89,6 +91,24 @@ TEMPLATE_TEST_CASE("the gradients of cu::conv2d equal their CPU twins", "[gpu][c
   grad_x.check_equal(10 * kTolerance<T>);
   grad_weight.check_equal(100 * kTolerance<T>);  // sums of up to 112000 products
   grad_bias.check_equal(100 * kTolerance<T>);
+}
+
+// cuDNN may, but need not, use an algorithm that rounds.
+TEST_CASE("a convolution may round float32 to TF32 if that is asked for", "[gpu][conv2d]") {
+  const bool is_cudnn = GENERATE(false, true);
+  Backend backend(is_cudnn, Float32Precision::kTf32);
+  if (!backend.conv2d) return;
+  constexpr Conv2dShape kShape{4, 64, 64, {10, 10}, {3, 3}};
+  constexpr float kExact = 576 + 9 * 0x1p-6F, kRounded = 576;
+  Twin<float> x(std::vector<float>(kShape.x_count(), 1 + 0x1p-12F));
+  Twin<float> weight(std::vector<float>(kShape.weight_count(), 1));
+  auto y = Twin<float>::poison(kShape.y_count());
+  const auto none = Twin<float>::poison(0);
+  ddp::cu::conv2d_forward(x.cuda(), weight.cuda(), none.cuda(), y.cuda(), kShape, *backend.conv2d,
+                          {});
+  const std::vector<float> result = y.download();
+  CHECK(std::ranges::all_of(
+      result, [&](float value) { return value == kRounded || (is_cudnn && value == kExact); }));
 }
 
 TEMPLATE_TEST_CASE("cu::gemm_batched equals products one by one", "[gpu][gemm]", float, double) {

@@ -19,6 +19,7 @@
 namespace {
 
 using ddp::Buffer;
+using ddp::Float32Precision;
 using ddp::GemmShape;
 using ddp::MatrixShape;
 using ddp::Transpose;
@@ -49,6 +50,20 @@ TEMPLATE_TEST_CASE("cu::gemm equals cpu::gemm", "[gpu][gemm]", float, double) {
   ddp::cpu::gemm(a.cpu(), b.cpu(), c.cpu(), shape, options);
   ddp::cu::gemm(a.cuda(), b.cuda(), c.cuda(), shape, options, blas, {});
   c.check_equal(10 * kTolerance<T>);
+}
+
+TEST_CASE("float32 operands of a product are rounded to TF32 only on request", "[gpu][gemm]") {
+  const auto [precision, sum] = GENERATE(table<Float32Precision, float>(
+      {{Float32Precision::kIeee, 256 + 0x1p-4F}, {Float32Precision::kTf32, 256}}));
+  constexpr GemmShape kShape{256, 256, 256};
+  Twin<float> a(std::vector<float>(kShape.m * kShape.k, 1 + 0x1p-12F));
+  Twin<float> b(std::vector<float>(kShape.k * kShape.n, 1));
+  auto c = Twin<float>::poison(kShape.m * kShape.n);
+  ddp::cu::Blas blas(kGpu, precision);
+  ddp::cu::gemm(a.cuda(), b.cuda(), c.cuda(), kShape, {}, blas, {});
+  CHECK(c.download() == std::vector<float>(kShape.m * kShape.n, sum));
+  ddp::cu::gemm_batched(a.cuda(), b.cuda(), c.cuda(), kShape, {}, blas, {});
+  CHECK(c.download() == std::vector<float>(kShape.m * kShape.n, sum));
 }
 
 TEMPLATE_TEST_CASE("cu::bias_add and cu::bias_grad equal their CPU twins", "[gpu]", float, double) {

@@ -32,6 +32,17 @@ TEST_CASE("in float32 the results of ranks agree to rounding", "[parity]") {
   }
 }
 
+TEST_CASE("--tf32 rounds on a GPU, and changes nothing on the CPU", "[parity]") {
+  const test::TrainingSet set;
+  const Arguments flags =
+      set.flags() +
+      Arguments{"--model", "lenet5", "--max-steps", "2", "--global-batch-size", "120"};
+  const double difference = largest_relative_difference<float>(
+      train(1, flags, "float32"), train(1, flags + Arguments{"--tf32"}, "float32"));
+  CHECK((difference > 0) == test::kRanksShareGpu);
+  CHECK(difference < 1e-2);
+}
+
 TEST_CASE("accumulated batches equal one large batch", "[parity]") {
   const test::TrainingSet set;
   const Arguments flags = set.flags() + Arguments{"--max-steps", "20"};

@@ -43,7 +43,8 @@ struct Cudnn {
     current_math_type = CUDNN_TENSOR_OP_MATH_ALLOW_CONVERSION;  // left by an earlier query
   }
 
-  auto choose(DType dtype, Winograd winograd = Winograd::kAsFound) {
+  auto choose(DType dtype, Winograd winograd = Winograd::kAsFound,
+              Float32Precision precision = Float32Precision::kIeee) {
     const auto find = [this](int capacity, int* count, Performance* found) {
       asked.push_back(current_math_type);
       if (!answers.contains(current_math_type)) return CUDNN_STATUS_NOT_SUPPORTED;
@@ -57,8 +58,8 @@ struct Cudnn {
       *size_bytes = algo == too_large ? kScratchLimit + 1 : 100;
       return CUDNN_STATUS_SUCCESS;
     };
-    return choose_cudnn_algorithm<Performance>(library, nullptr, {dtype, winograd, kScratchLimit},
-                                               "find", find, measure);
+    return choose_cudnn_algorithm<Performance>(
+        library, nullptr, {dtype, precision, winograd, kScratchLimit}, "find", find, measure);
   }
 
   CudnnLibrary library;
@@ -98,6 +99,25 @@ TEST_CASE("a 16-bit algorithm runs with the math type with which it was found", 
   CHECK(cudnn.measured == MathTypes{CUDNN_DEFAULT_MATH});
 }
 
+TEST_CASE("float32 may run on tensor cores only if TF32 is asked for", "[conv2d]") {
+  Cudnn cudnn;
+  cudnn.answers[CUDNN_TENSOR_OP_MATH] = {
+      algorithm(kWinograd, CUDNN_TENSOR_OP_MATH_ALLOW_CONVERSION),
+      algorithm(kFirst, CUDNN_TENSOR_OP_MATH)};
+  cudnn.answers[CUDNN_FMA_MATH] = {algorithm(kFirst, CUDNN_TENSOR_OP_MATH),
+                                   algorithm(kSecond, CUDNN_FMA_MATH)};
+  const auto exact = cudnn.choose(DType::kFloat32).value();
+  CHECK(exact.algorithm == kSecond);
+  CHECK(exact.math_type == CUDNN_FMA_MATH);
+  const auto rounded =
+      cudnn.choose(DType::kFloat32, Winograd::kAsFound, Float32Precision::kTf32).value();
+  CHECK(rounded.algorithm == kFirst);
+  CHECK(rounded.math_type == CUDNN_TENSOR_OP_MATH);
+  CHECK(cudnn.asked == MathTypes{CUDNN_FMA_MATH, CUDNN_TENSOR_OP_MATH});
+  CHECK(cudnn_math_types(DType::kFloat64, Float32Precision::kTf32) ==
+        cudnn_math_types(DType::kFloat64, Float32Precision::kIeee));
+}
+
 TEST_CASE("a 16-bit convolution without an algorithm for tensor cores asks for another one",
           "[conv2d]") {
   Cudnn cudnn;
@@ -130,12 +150,17 @@ TEST_CASE("Winograd's algorithm is chosen where it is fast, and never where it i
   CHECK(chosen(Winograd::kFirst) == kFirst);
 
   Conv2dShape shape{8, 64, 32, {9, 9}, {3, 3}};
-  CHECK(winograd_for(shape, DType::kFloat32) == Winograd::kFirst);
-  CHECK(winograd_for(shape, DType::kBFloat16) == Winograd::kAsFound);
+  const auto rank = [&shape](DType dtype, Float32Precision precision = Float32Precision::kIeee) {
+    return winograd_for(shape, dtype, precision);
+  };
+  CHECK(rank(DType::kFloat32) == Winograd::kFirst);
+  CHECK(rank(DType::kFloat32, Float32Precision::kTf32) == Winograd::kAsFound);
+  CHECK(rank(DType::kBFloat16) == Winograd::kAsFound);
   shape.groups = 4;
-  CHECK(winograd_for(shape, DType::kFloat32) == Winograd::kAsFound);
+  CHECK(rank(DType::kFloat32) == Winograd::kAsFound);
   shape.kernel = {5, 5};
-  CHECK(winograd_for(shape, DType::kFloat32) == Winograd::kNever);
+  CHECK(rank(DType::kFloat32) == Winograd::kNever);
+  CHECK(rank(DType::kFloat32, Float32Precision::kTf32) == Winograd::kNever);
 }
 
 TEST_CASE("float32 operands are never rounded to fewer bits", "[conv2d]") {

@@ -127,8 +127,10 @@ class Conv2dBackend {
 // 16-bit types, on tensor cores where there are some, for shapes for which it knows algorithms that
 // give the same bits each time. Where it knows none for float32 or float64, it warns and uses
 // columns and cuBLAS.
-[[nodiscard]] std::unique_ptr<Conv2dBackend> make_cudnn_conv2d(Device device);
-// Columns and cuBLAS, without 16-bit types. `blas` must outlive it.
+[[nodiscard]] std::unique_ptr<Conv2dBackend> make_cudnn_conv2d(
+    Device device, Float32Precision precision = Float32Precision::kIeee);
+// Columns and cuBLAS, without 16-bit types. `blas` must outlive it; it says how float32 is
+// multiplied.
 [[nodiscard]] std::unique_ptr<Conv2dBackend> make_gemm_conv2d(Device device, Blas& blas);
 
 void conv2d_forward(const Buffer& x, const Buffer& weight, const Buffer& bias, const Buffer& y,

@@ -36,6 +36,12 @@ struct GemmOptions {
   double beta = 0;
 };
 
+// What a GPU may do to float32 operands before it multiplies them; it sums in float32 in any case.
+enum class Float32Precision : std::uint8_t {
+  kIeee,  // nothing
+  kTf32,  // round them to TF32, which keeps 10 bits after the leading one, for its tensor cores
+};
+
 }  // namespace ddp
 
 namespace ddp::cpu {
@@ -59,7 +65,7 @@ namespace ddp::cu {
 class Blas {
  public:
   // Throws CudaError if cuBLAS cannot be opened (the text lists what was tried) or fails.
-  explicit Blas(Device device);
+  explicit Blas(Device device, Float32Precision precision = Float32Precision::kIeee);
   Blas(Blas&&) noexcept;
   Blas& operator=(Blas&&) noexcept;
   ~Blas();
@@ -72,7 +78,7 @@ class Blas {
 };
 
 // These also take float16 and bfloat16, which are multiplied in that type, on tensor cores where
-// there are some, summed in float32 and rounded once. float32 is not rounded to TF32.
+// there are some, summed in float32 and rounded once.
 void gemm(const Buffer& a, const Buffer& b, const Buffer& c, const GemmShape& shape,
           const GemmOptions& options, Blas& blas, Stream stream);
 void gemm_batched(const Buffer& a, const Buffer& b, const Buffer& c, const GemmShape& shape,

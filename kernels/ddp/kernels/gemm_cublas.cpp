@@ -55,9 +55,10 @@ struct Blas::Library {
   GemmEx gemm = nullptr;
   GemmStridedBatchedEx gemm_batched = nullptr;
   Device device;
+  Float32Precision precision;
   cublasHandle_t handle = nullptr;
 
-  explicit Library(Device of) : device(of) {
+  Library(Device of, Float32Precision with) : device(of), precision(with) {
     const DynamicLibrary library = open_library();
     library.load("cublasCreate_v2", create);
     library.load("cublasDestroy_v2", destroy);
@@ -89,7 +90,8 @@ struct Blas::Library {
 
 #define DDP_CUBLAS_CHECK(library, call, ...) (library).check((library).call(__VA_ARGS__), #call)
 
-Blas::Blas(Device device) : library_(std::make_unique<Library>(device)) {
+Blas::Blas(Device device, Float32Precision precision)
+    : library_(std::make_unique<Library>(device, precision)) {
   const DeviceGuard guard(device);
   DDP_CUBLAS_CHECK(*library_, create, &library_->handle);
   // Products of 16-bit numbers are added up in float32 to the end.
@@ -134,8 +136,11 @@ class Factor {
   bool is_exact_;
 };
 
-cublasComputeType_t sums_of(DType dtype) {
-  return dtype == DType::kFloat64 ? CUBLAS_COMPUTE_64F : CUBLAS_COMPUTE_32F;
+// How operands are multiplied and summed.
+cublasComputeType_t to_cublas(DType dtype, Float32Precision precision) {
+  if (dtype == DType::kFloat64) return CUBLAS_COMPUTE_64F;
+  const bool is_rounded = dtype == DType::kFloat32 && precision == Float32Precision::kTf32;
+  return is_rounded ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
 }
 
 void check_dtype(const char* kernel, DType dtype) {
@@ -161,7 +166,7 @@ struct Product {
   int ldb, lda;
   const void *alpha, *beta;
   cudaDataType type;
-  cublasComputeType_t sums;
+  cublasComputeType_t compute;
 };
 
 // Calls call(library, product) if the product has terms.
@@ -185,7 +190,7 @@ void multiply(const Buffer& c, const GemmShape& shape, const GemmOptions& option
                         .alpha = alpha.data(),
                         .beta = beta.data(),
                         .type = to_cublas(c.dtype),
-                        .sums = sums_of(c.dtype)});
+                        .compute = to_cublas(c.dtype, library.precision)});
 }
 
 }  // namespace
@@ -197,7 +202,7 @@ void gemm(const Buffer& a, const Buffer& b, const Buffer& c, const GemmShape& sh
   multiply(c, shape, options, blas, stream, [&](const Blas::Library& library, const Product& p) {
     DDP_CUBLAS_CHECK(library, gemm, library.handle, p.b_operation, p.a_operation, p.columns, p.rows,
                      p.terms, p.alpha, b.data, p.type, p.ldb, a.data, p.type, p.lda, p.beta, c.data,
-                     p.type, p.columns, p.sums, CUBLAS_GEMM_DEFAULT);
+                     p.type, p.columns, p.compute, CUBLAS_GEMM_DEFAULT);
   });
 }
 
@@ -212,7 +217,7 @@ void gemm_batched(const Buffer& a, const Buffer& b, const Buffer& c, const GemmS
     DDP_CUBLAS_CHECK(library, gemm_batched, library.handle, p.b_operation, p.a_operation, p.columns,
                      p.rows, p.terms, p.alpha, b.data, p.type, p.ldb, stride_b, a.data, p.type,
                      p.lda, stride_a, p.beta, c.data, p.type, p.columns,
-                     static_cast<long long>(result), detail::blas_int(c.count / result), p.sums,
+                     static_cast<long long>(result), detail::blas_int(c.count / result), p.compute,
                      CUBLAS_GEMM_DEFAULT);
   });
 }

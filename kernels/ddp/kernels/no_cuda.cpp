@@ -35,7 +35,7 @@ namespace {
 }  // namespace
 
 struct Blas::Library {};
-Blas::Blas(Device) { refuse(); }
+Blas::Blas(Device, Float32Precision) { refuse(); }
 Blas::Blas(Blas&&) noexcept = default;
 Blas& Blas::operator=(Blas&&) noexcept = default;
 Blas::~Blas() = default;
@@ -48,7 +48,7 @@ void gemm_batched(const Buffer&, const Buffer&, const Buffer&, const GemmShape&,
                   Blas&, Stream) {
   refuse();
 }
-std::unique_ptr<Conv2dBackend> make_cudnn_conv2d(Device) { refuse(); }
+std::unique_ptr<Conv2dBackend> make_cudnn_conv2d(Device, Float32Precision) { refuse(); }
 std::unique_ptr<Conv2dBackend> make_gemm_conv2d(Device, Blas&) { refuse(); }
 void conv2d_forward(const Buffer&, const Buffer&, const Buffer&, const Buffer&, const Conv2dShape&,
                     Conv2dBackend&, Stream) {

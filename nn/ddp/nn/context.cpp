@@ -7,15 +7,17 @@
 
 namespace ddp::nn {
 
-Context::Context(Device device) : device_(device), pool_(device) {
+Context::Context(Device device, Float32Precision precision)
+    : device_(device), precision_(precision), pool_(device) {
   if (!device.is_cuda()) return;
   owned_stream_.emplace(device, cu::StreamPriority::kDefault, cu::StreamOrder::kWithDefaultStream);
   stream_ = owned_stream_->view();
-  blas_.emplace(device);
+  blas_.emplace(device, precision);
 }
 
-Context::Context(Device device, Stream stream) : device_(device), stream_(stream), pool_(device) {
-  if (device.is_cuda()) blas_.emplace(device);
+Context::Context(Device device, Stream stream, Float32Precision precision)
+    : device_(device), precision_(precision), stream_(stream), pool_(device) {
+  if (device.is_cuda()) blas_.emplace(device, precision);
 }
 
 Tensor Context::empty(const Shape& shape, DType dtype) {
@@ -43,7 +45,7 @@ cpu::Conv2dBackend& Context::cpu_conv2d() {
 }
 
 cu::Conv2dBackend& Context::cuda_conv2d() {
-  if (!cuda_conv2d_) cuda_conv2d_ = cu::make_cudnn_conv2d(device_);
+  if (!cuda_conv2d_) cuda_conv2d_ = cu::make_cudnn_conv2d(device_, precision_);
   if (!cuda_conv2d_) cuda_conv2d_ = cu::make_gemm_conv2d(device_, *blas_);
   return *cuda_conv2d_;
 }

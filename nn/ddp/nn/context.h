@@ -25,8 +25,10 @@ class Context {
  public:
   // On CUDA, the context makes its own stream, or uses the caller's, which must outlive it. Its own
   // stream is in order with the default stream, so what is called without a stream does not race.
-  explicit Context(Device device = kCpuDevice);
-  Context(Device device, Stream stream);
+  // There, `precision` says how float32 is multiplied; it means nothing on the CPU.
+  explicit Context(Device device = kCpuDevice,
+                   Float32Precision precision = Float32Precision::kIeee);
+  Context(Device device, Stream stream, Float32Precision precision = Float32Precision::kIeee);
   Context(const Context&) = delete;
   Context& operator=(const Context&) = delete;
 
@@ -113,6 +115,7 @@ class Context {
   void copy_and_wait(const void* source, void* target, std::size_t size_bytes) const;
 
   Device device_;
+  Float32Precision precision_;
   std::optional<cu::OwnedStream> owned_stream_;
   Stream stream_;
   std::optional<cu::Blas> blas_;

@@ -136,9 +136,10 @@ struct Factors {
 
 class CudnnConv2d final : public Conv2dBackend {
  public:
-  CudnnConv2d(const CudnnLibrary& library, Device device)
+  CudnnConv2d(const CudnnLibrary& library, Device device, Float32Precision precision)
       : library_(library),
         device_(device),
+        precision_(precision),
         handle_(make_handle(library, device)),
         scratch_limit_bytes_(device_memory_bytes(device) / 32) {}
   // cuDNN, like cuBLAS, wants the handle's device to be the current one from its creation to its
@@ -227,7 +228,8 @@ class CudnnConv2d final : public Conv2dBackend {
   template <class Performance, class Find, class Measure, class... Descriptors>
   auto choose(const Plan& plan, const char* name, Find find, Measure measure,
               Descriptors... descriptors) {
-    const CudnnRequest request{plan.dtype, winograd_for(plan.shape, plan.dtype),
+    const CudnnRequest request{plan.dtype, precision_,
+                               winograd_for(plan.shape, plan.dtype, precision_),
                                scratch_limit_bytes_};
     return choose_cudnn_algorithm<Performance>(library_, plan.convolution.get(), request, name,
                                                bound(find, handle_.get(), descriptors...),
@@ -252,7 +254,7 @@ class CudnnConv2d final : public Conv2dBackend {
 
   // For float32 and float64, which must work without a suitable algorithm of cuDNN, too.
   Conv2dBackend& columns() {
-    if (!columns_) columns_ = make_gemm_conv2d(device_, blas_.emplace(device_));
+    if (!columns_) columns_ = make_gemm_conv2d(device_, blas_.emplace(device_, precision_));
     return *columns_;
   }
 
@@ -264,6 +266,7 @@ class CudnnConv2d final : public Conv2dBackend {
 
   CudnnLibrary library_;
   Device device_;
+  Float32Precision precision_;
   Owned<cudnnHandle_t> handle_;
   std::size_t scratch_limit_bytes_;
   std::vector<Plan> plans_;
@@ -275,10 +278,10 @@ class CudnnConv2d final : public Conv2dBackend {
 }  // namespace
 
 // cuDNN may be found and not work: parts of it are missing, or it no longer knows an old GPU.
-std::unique_ptr<Conv2dBackend> make_cudnn_conv2d(Device device) try {
+std::unique_ptr<Conv2dBackend> make_cudnn_conv2d(Device device, Float32Precision precision) try {
   CudnnLibrary library;
   if (!library.open()) return nullptr;
-  return std::make_unique<CudnnConv2d>(library, device);
+  return std::make_unique<CudnnConv2d>(library, device, precision);
 } catch (const Error& error) {
   logging::warning(
       "[kernels] cuDNN does not work here, so columns and cuBLAS compute convolutions, "

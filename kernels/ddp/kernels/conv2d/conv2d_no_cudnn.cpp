@@ -5,6 +5,6 @@
 
 namespace ddp::cu {
 
-std::unique_ptr<Conv2dBackend> make_cudnn_conv2d(Device) { return nullptr; }
+std::unique_ptr<Conv2dBackend> make_cudnn_conv2d(Device, Float32Precision) { return nullptr; }
 
 }  // namespace ddp::cu

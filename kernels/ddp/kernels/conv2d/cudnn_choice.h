@@ -21,6 +21,7 @@ enum class Winograd { kNever, kAsFound, kFirst };
 // What to choose an algorithm for.
 struct CudnnRequest {
   DType dtype = DType::kFloat32;
+  Float32Precision precision = Float32Precision::kIeee;
   Winograd winograd = Winograd::kAsFound;
   std::size_t scratch_limit_bytes = 0;
 };
@@ -28,13 +29,14 @@ struct CudnnRequest {
 // For kernels of 5 x 5, Winograd's transforms lose most of a float32's digits. On an H100 with
 // cuDNN 9.19, the worst error of a gradient was 1e-2 of the root mean square, and 1e-6 with other
 // algorithms. For kernels of 3 x 3 it was 6e-5, and they take half the time of the algorithms that
-// cuDNN ranks before them.
-inline Winograd winograd_for(const Conv2dShape& shape, DType dtype) {
+// cuDNN ranks before them. Tensor cores need no such help.
+inline Winograd winograd_for(const Conv2dShape& shape, DType dtype, Float32Precision precision) {
   constexpr std::size_t kManyChannels = 32;
   if (shape.kernel != Size2d{3, 3}) return Winograd::kNever;
   const Conv2dShape group = shape.group();
-  const bool is_faster = dtype == DType::kFloat32 && shape.stride == Size2d{1, 1} &&
-                         group.in_channels >= kManyChannels && group.out_channels >= kManyChannels;
+  const bool is_faster = dtype == DType::kFloat32 && precision == Float32Precision::kIeee &&
+                         shape.stride == Size2d{1, 1} && group.in_channels >= kManyChannels &&
+                         group.out_channels >= kManyChannels;
   return is_faster ? Winograd::kFirst : Winograd::kAsFound;
 }
 
@@ -62,19 +64,20 @@ struct CudnnChoice {
 // uses tensor cores only if they are named: with its default math type, gradients took up to 100
 // times as long on an H100. float32 operands they would round to TF32. They round no float64, for
 // which PyTorch asks for the default, too.
-inline std::vector<cudnnMathType_t> cudnn_math_types(DType dtype) {
-  if (size_of(dtype) == 2) return {CUDNN_TENSOR_OP_MATH, CUDNN_DEFAULT_MATH};
+inline std::vector<cudnnMathType_t> cudnn_math_types(DType dtype, Float32Precision precision) {
   if (dtype == DType::kFloat64) return {CUDNN_DEFAULT_MATH, CUDNN_FMA_MATH};
-  return {CUDNN_FMA_MATH};
+  const bool is_exact = dtype == DType::kFloat32 && precision == Float32Precision::kIeee;
+  if (is_exact) return {CUDNN_FMA_MATH};
+  return {CUDNN_TENSOR_OP_MATH, CUDNN_DEFAULT_MATH};
 }
 
-// The math type to run an algorithm with. For 16-bit operands it is the one with which the
-// algorithm was found, and so it is for float64, which tensor cores do not round. An algorithm that
-// may round operands more than we allow is not used.
-inline std::optional<cudnnMathType_t> cudnn_math_type_of(DType dtype, cudnnMathType_t found) {
+// The math type to run an algorithm with: the one with which it was found, unless float32 must not
+// be rounded. An algorithm that may round operands more than we allow is not used.
+inline std::optional<cudnnMathType_t> cudnn_math_type_of(DType dtype, Float32Precision precision,
+                                                         cudnnMathType_t found) {
   if (size_of(dtype) == 2) return found;
   if (found == CUDNN_TENSOR_OP_MATH_ALLOW_CONVERSION) return std::nullopt;
-  if (dtype == DType::kFloat64) return found;
+  if (dtype == DType::kFloat64 || precision == Float32Precision::kTf32) return found;
   if (found == CUDNN_FMA_MATH || found == CUDNN_DEFAULT_MATH) return CUDNN_FMA_MATH;
   return std::nullopt;
 }
@@ -112,11 +115,11 @@ auto choose_cudnn_algorithm(const CudnnLibrary& library, cudnnConvolutionDescrip
                             const CudnnRequest& request, const char* name, const Find& find,
                             const Measure& measure)
     -> std::optional<CudnnChoice<decltype(Performance::algo)>> {
-  for (const cudnnMathType_t asked : cudnn_math_types(request.dtype)) {
+  for (const cudnnMathType_t asked : cudnn_math_types(request.dtype, request.precision)) {
     library.check(library.set_math_type(convolution, asked), "set_math_type");
     for (const Performance& each :
          find_cudnn_algorithms<Performance>(library, request.winograd, name, find)) {
-      const auto math_type = cudnn_math_type_of(request.dtype, each.mathType);
+      const auto math_type = cudnn_math_type_of(request.dtype, request.precision, each.mathType);
       if (!math_type) continue;
       library.check(library.set_math_type(convolution, *math_type), "set_math_type");
       std::size_t scratch_bytes = 0;
