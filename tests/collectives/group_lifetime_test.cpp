@@ -213,6 +213,18 @@ TEST_CASE("a tcp group without its peers gives up in time with an error", "[coll
   CHECK_FALSE(promised.passed());
 }
 
+TEST_CASE("a rank of a tcp group that cannot reach another one names its address",
+          "[collectives]") {
+  const auto store = std::make_shared<HashStore>();
+  store->set("tcp/0", "127.0.0.1\n1\n12345\n");  // nobody listens on that port
+  const std::string error = error_of([&] {
+    (void)make_tcp_process_group(
+        {.store = store, .rank = 1, .world_size = 2, .start_timeout = 400ms}, "127.0.0.1");
+  });
+  CHECK_THAT(error, Catch::StartsWith("[tcp] rank 1 (127.0.0.1) cannot connect to its peers: rank "
+                                      "0: cannot connect to 127.0.0.1:1 ("));
+}
+
 TEST_CASE("a rank that leaves a tcp group at once waits until the others have connected",
           "[collectives]") {
   for (int round = 0; round < 8; ++round) {  // by chance, either rank calls the other

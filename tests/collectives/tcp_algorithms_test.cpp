@@ -3,10 +3,13 @@
 // The sizes around which the algorithms over TCP change, and operands of many segments.
 #include <catch2/catch.hpp>
 
+#include <algorithm>
+#include <chrono>
 #include <cstddef>
 #include <string>
 #include <vector>
 
+#include "ddp/collectives/group_scopes.h"
 #include "support/groups.h"
 #include "support/sanitizers.h"
 
@@ -58,9 +61,39 @@ TEST_CASE("collectives over TCP are exact at the limits of their algorithms", "[
         values = values_of(count, group.rank());
         group.broadcast(buffer_of(values), root).wait();
         expect(values == values_of(count, root), "broadcast of " + what);
+        const std::size_t share = count / static_cast<std::size_t>(ranks);
+        std::vector<float> input = values_of(share * static_cast<std::size_t>(ranks), group.rank());
+        std::vector<float> sum(share);
+        group.reduce_scatter(buffer_of(input), buffer_of(sum)).wait();
+        const std::vector<float> sums = sums_of(input.size(), ranks);
+        const auto own = sums.begin() + group.rank() * static_cast<std::ptrdiff_t>(share);
+        expect(std::equal(sum.begin(), sum.end(), own), "reduce_scatter of " + what);
       }
     });
   }
+}
+
+// A sender whose payload is not received yet cannot go on to what the other sender waits for.
+TEST_CASE("a batch takes what it receives in the order in which it comes", "[tcp]") {
+  test::run_groups(Backend::kTcp, 3, [](ProcessGroup& group) {
+    const ScopedTimeout limit(group, std::chrono::seconds(20));
+    std::vector<float> first(1 << 22, 1), second(1 << 22, 2);
+    if (group.rank() == 0) {
+      auto batch = group.batch();
+      (void)group.recv(buffer_of(first), 1);
+      (void)group.recv(buffer_of(second), 2);
+      batch.end().wait();
+      expect(first.back() == 20 && second.front() == 10, "each payload in its place");
+    } else if (group.rank() == 1) {
+      group.recv(buffer_of(first), 2).wait();
+      group.send(buffer_of(first), 0).wait();
+    } else {
+      for (float& value : first) value = 10;
+      for (float& value : second) value = 20;
+      group.send(buffer_of(first), 0).wait();
+      group.send(buffer_of(second), 1).wait();
+    }
+  });
 }
 
 TEST_CASE("PyTorch's name for a backend over TCP means ours", "[tcp]") {

@@ -2,6 +2,8 @@
 #include "ddp/collectives/tcp/tcp_wire.h"
 #include "ddp/base/socket.h"
 
+#include <unistd.h>
+
 #include <catch2/catch.hpp>
 
 #include <cstring>
@@ -38,6 +40,7 @@ struct Pair {
   Pair() {
     Socket listener = Socket::listen({"127.0.0.1", 0});
     Socket calling = Socket::connect(listener.local_endpoint(), soon());
+    copy_of_one = FileDescriptor(::dup(calling.fd()));
     REQUIRE(listener.wait_readable(soon()));
     std::vector<Socket> sockets(2);
     sockets[1] = std::move(*listener.accept());
@@ -47,6 +50,7 @@ struct Pair {
     one.emplace(std::move(sockets));
   }
 
+  FileDescriptor copy_of_one;  // of rank 1's socket, as a forked child would have it
   std::optional<TcpWire> zero, one;
 };
 
@@ -148,6 +152,13 @@ TEST_CASE("what a peer has sent can be received after it has gone", "[tcp]") {
   wires.zero.reset();
   wires.one->receive(0, 1, buffer_of(got)).wait(soon());
   CHECK(got == last);
+}
+
+TEST_CASE("a peer notices the end of a wire although a forked child has its sockets", "[tcp]") {
+  Pair wires;
+  wires.one.reset();
+  Bytes got(1);
+  CHECK_THROWS_AS(wires.zero->receive(1, 1, buffer_of(got)).wait(soon()), TcpWire::Lost);
 }
 
 TEST_CASE("a message of another size than expected is an error", "[tcp]") {

@@ -254,6 +254,8 @@ bool Socket::wait_readable(Deadline deadline) const {
   return wait_for(fd_.get(), POLLIN, deadline);
 }
 
+void Socket::shut_down() noexcept { ::shutdown(fd_.get(), SHUT_RDWR); }
+
 Endpoint Socket::local_endpoint() const {
   sockaddr_storage address{};
   socklen_t length = sizeof(address);

@@ -61,6 +61,8 @@ class Socket {
   [[nodiscard]] int fd() const { return fd_.get(); }
   [[nodiscard]] bool is_open() const { return fd_.is_open(); }
   void close() noexcept { fd_.reset(); }
+  // Ends the connection for all processes that share it, such as forked children.
+  void shut_down() noexcept;
 
  private:
   FileDescriptor fd_;

@@ -61,15 +61,17 @@ void PeerRoll::leave(std::uint64_t collectives) noexcept {
   }
 }
 
-std::string PeerRoll::missing(const std::function<bool()>& is_settled) const noexcept {
+std::string PeerRoll::missing(const std::function<bool()>& is_settled,
+                              std::optional<int> suspect) const noexcept {
+  const auto look = [&] { return suspect ? find_loss_of(*suspect) : find_missing(); };
   try {
     const Deadline deadline = Deadline::after(kPatience);
-    std::string found = find_missing();
+    std::string found = look();
     while (found.empty() && !deadline.passed() && !is_settled()) {
       std::this_thread::sleep_for(kPause);
-      found = find_missing();
+      found = look();
     }
-    return found;
+    return found.empty() && suspect ? find_dead() : found;
   } catch (const std::exception& error) {
     logging::debug(std::string("[peer_roll] cannot find out which rank is missing: ") +
                    error.what());
@@ -86,6 +88,19 @@ std::string PeerRoll::find_missing() const {
     if (fate == Fate::kLeft && found.empty()) found = name(other) + " left the group";
   }
   return found;
+}
+
+std::string PeerRoll::find_dead() const {
+  for (int other = 0; other < world_size_; ++other) {
+    if (other != rank_ && find_fate(other) == Fate::kDied) return name(other) + " died";
+  }
+  return "";
+}
+
+std::string PeerRoll::find_loss_of(int rank) const {
+  const Fate fate = find_fate(rank);
+  if (fate == Fate::kUnknown) return "";
+  return name(rank) + (fate == Fate::kDied ? " died" : " left the group");
 }
 
 // A process may leave and then end. So whether it has ended is read before whether it has left.

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -30,10 +31,11 @@ class PeerRoll {
 
   // "rank 1 (node7, pid 123, cpu) left the group", or "died" if its process has ended; empty if all
   // ranks are there, as far as this rank can see. Keeps asking for half a second, since a dying
-  // process loses its connections first, but stops early once `is_settled` returns true.
-  [[nodiscard]] std::string missing(const std::function<bool()>& is_settled = [] {
-    return false;
-  }) const noexcept;
+  // process loses its connections first, but stops early once `is_settled` returns true. If a rank
+  // is suspected, another one is named only if it died and nothing is known of the suspect.
+  [[nodiscard]] std::string missing(
+      const std::function<bool()>& is_settled = [] { return false; },
+      std::optional<int> suspect = {}) const noexcept;
 
   enum class Fate { kUnknown, kLeft, kDied };
   // The fate of one rank, as far as this rank can see now.
@@ -67,6 +69,8 @@ class PeerRoll {
   };
 
   [[nodiscard]] std::string find_missing() const;
+  [[nodiscard]] std::string find_loss_of(int rank) const;
+  [[nodiscard]] std::string find_dead() const;
   [[nodiscard]] Fate find_fate(int rank) const;
   [[nodiscard]] std::string name(int rank) const;
 

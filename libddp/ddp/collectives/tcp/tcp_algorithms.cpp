@@ -15,9 +15,11 @@ namespace {
 
 // From this size on, blocks save more time than the second exchange takes.
 constexpr std::size_t kBlocksFromBytes = std::size_t{16} << 10;
-// What a rank sums in one segment of an all_reduce: large enough to pay for its messages, small
-// enough for segments to overlap.
-constexpr std::size_t kSegmentBlockBytes = std::size_t{1} << 20;
+// What a rank sums in one segment: large enough to pay for its messages, small enough for segments
+// to overlap and, times the ranks, for their terms to fit into memory.
+constexpr std::size_t kMostBlockBytes = std::size_t{1} << 20;
+constexpr std::size_t kLeastBlockBytes = std::size_t{64} << 10;
+constexpr std::size_t kSegmentBytes = std::size_t{8} << 20;
 // Segments of which messages may be on their way before the first of them is summed.
 constexpr std::size_t kSegmentsAhead = 3;
 
@@ -75,9 +77,9 @@ class TcpAlgorithms::Exchange {
   std::vector<TcpWire::Message> messages_;
 };
 
-// A part of an all_reduce: the elements that this rank sums, and the messages of that part.
+// A part of a sum over ranks: the elements that this rank sums, and the messages of that part.
 struct TcpAlgorithms::Segment {
-  Buffer sum;                 // the place of one of the terms
+  Buffer sum;                 // may be the place of this rank's term
   std::vector<Buffer> terms;  // by rank
   Exchange inputs;
   Exchange sums;  // only if ranks sum blocks
@@ -124,13 +126,34 @@ void TcpAlgorithms::run_transfers(std::span<const Collective> batch) {
     transfers.emplace_back(wire_, rank_, names_, operation, sequence);
   }
   for (TcpTransfer& transfer : transfers) transfer.start();
+  accept(transfers);
   for (TcpTransfer& transfer : transfers) {
-    current_ = transfer.signature();
-    transfer.accept();
-  }
-  for (TcpTransfer& transfer : transfers) {
-    current_ = transfer.signature();
+    begin(transfer.signature(), transfer.timeout());
     transfer.finish();
+  }
+}
+
+// In the order in which the heads come: a peer may wait for another transfer of this rank before it
+// sends the head that this rank waits for.
+void TcpAlgorithms::accept(std::vector<TcpTransfer>& transfers) {
+  std::vector<TcpTransfer*> awaited;
+  for (TcpTransfer& transfer : transfers) {
+    if (transfer.awaited_head() != nullptr) awaited.push_back(&transfer);
+  }
+  std::vector<const TcpWire::Message*> heads;
+  while (!awaited.empty()) {
+    const auto first_to_end = std::ranges::min_element(
+        awaited, {}, [](const TcpTransfer* each) { return each->deadline().time_point(); });
+    begin((*first_to_end)->signature(), (*first_to_end)->timeout());
+    heads.clear();
+    for (const TcpTransfer* each : awaited) heads.push_back(each->awaited_head());
+    wire_.wait_for_any(heads, (*first_to_end)->deadline());
+    std::erase_if(awaited, [this](TcpTransfer* each) {
+      if (!each->awaited_head()->has_ended()) return false;
+      begin(each->signature(), each->timeout());
+      each->accept();
+      return true;
+    });
   }
 }
 
@@ -168,9 +191,9 @@ void TcpAlgorithms::agree(const Collective& operation) {
 void TcpAlgorithms::run_collective(const Collective& operation) {
   switch (operation.kind) {
     case CollectiveKind::kAllReduce:
-      return all_reduce(operation.input, operation.op);
+      return reduce(operation.input, operation.op, std::nullopt);
     case CollectiveKind::kReduce:
-      return reduce(operation);
+      return reduce(operation.input, operation.op, operation.peer);
     case CollectiveKind::kBroadcast:
       return broadcast(operation);
     case CollectiveKind::kAllGather:
@@ -190,72 +213,116 @@ void TcpAlgorithms::run_collective(const Collective& operation) {
   }
 }
 
-void TcpAlgorithms::all_reduce(const Buffer& data, ReduceOp op) {
+// Without a root, every rank keeps the sums.
+void TcpAlgorithms::reduce(const Buffer& data, ReduceOp op, std::optional<int> root) {
+  const auto keeps = [&](int rank) { return !root || rank == *root; };
   if (is_in_head_) {
-    std::vector<Buffer> terms;
-    for (int rank = 0; rank < world_size_; ++rank) {
-      terms.push_back(input_in_head(rank, data.dtype).slice(0, data.count));
-    }
-    return cpu::reduce_terms(terms, {&data, 1}, op);
+    if (keeps(rank_)) sum_heads(0, data, op);
+    return;
   }
   const bool in_blocks = uses_blocks(data);
-  const std::size_t block = kSegmentBlockBytes / size_of(data.dtype);
-  const std::size_t size = in_blocks ? block * index(world_size_) : block;
-  std::deque<Segment> started;
+  const std::size_t ranks = in_blocks ? index(world_size_) : 1;  // that share the work
+  const std::size_t block = block_of((data.count + ranks - 1) / ranks, data.dtype);
   std::vector<Segment> summed;
-  const auto sum_first = [&] {
-    sum(started.front(), op, in_blocks);
-    summed.push_back(std::move(started.front()));
-    started.pop_front();
+  const auto start = [&](std::size_t begin, std::size_t end, std::size_t place) {
+    const Buffer all = data.slice(begin, end - begin);
+    const auto part_for = [&](int rank) {
+      return in_blocks ? part_of(all, rank, world_size_)
+                       : all.slice(0, keeps(rank) ? all.count : 0);
+    };
+    Buffer own_sum = part_for(rank_);
+    if (!keeps(rank_)) own_sum.data = term_place(place, rank_);
+    Segment segment = start_segment(part_for, own_sum, place);
+    if (!in_blocks || !keeps(rank_)) return segment;
+    // A rank's block is overwritten by its sum, which comes only after the rank has got the block.
+    for (const int peer : others_) segment.sums.receive(peer, part_for(peer));
+    return segment;
   };
-  for (std::size_t begin = 0; begin < data.count; begin += size) {
-    if (started.size() == kSegmentsAhead) sum_first();
-    const Buffer part = data.slice(begin, std::min(size, data.count - begin));
-    started.push_back(start_segment(part, begin / size % kSegmentsAhead, in_blocks));
-  }
-  while (!started.empty()) sum_first();
+  run_segments(data.count, block * ranks, start, [&](Segment& segment) {
+    sum(segment, op);
+    if (!in_blocks) return;
+    for (const int peer : others_) {
+      if (keeps(peer)) segment.sums.send(peer, segment.sum);
+    }
+    if (!keeps(rank_)) return segment.sums.finish();  // another segment needs its place
+    summed.push_back(std::move(segment));
+  });
   for (Segment& segment : summed) segment.sums.finish();
 }
 
-// `place` is the part of the memory for terms that the segment may use.
-TcpAlgorithms::Segment TcpAlgorithms::start_segment(const Buffer& data, std::size_t place,
-                                                    bool in_blocks) {
-  const std::size_t ranks = index(world_size_);
-  if (terms_memory_.data() == nullptr) {
-    terms_memory_ = allocate_host(kSegmentsAhead * ranks * kSegmentBlockBytes);
-  }
-  const auto part_for = [&](int rank) {
-    return in_blocks ? part_of(data, rank, world_size_) : data;
+void TcpAlgorithms::reduce_scatter(const Collective& operation) {
+  const Buffer& output = operation.output;
+  if (is_in_head_) return sum_heads(index(rank_) * output.count, output, operation.op);
+  const auto start = [&](std::size_t begin, std::size_t end, std::size_t place) {
+    const auto part_for = [&](int rank) {
+      return operation.input.slice(index(rank) * output.count + begin, end - begin);
+    };
+    return start_segment(part_for, output.slice(begin, end - begin), place);
   };
-  const Buffer own = part_for(rank_);
-  Segment segment{own, std::vector<Buffer>(ranks, own), Exchange(*this), Exchange(*this)};
+  run_segments(output.count, block_of(output.count, output.dtype), start,
+               [&](Segment& segment) { sum(segment, operation.op); });
+}
+
+// `offset` is where the terms begin in the inputs.
+void TcpAlgorithms::sum_heads(std::size_t offset, const Buffer& sum, ReduceOp op) {
+  std::vector<Buffer> terms;
+  for (int rank = 0; rank < world_size_; ++rank) {
+    terms.push_back(input_in_head(rank, sum.dtype).slice(offset, sum.count));
+  }
+  cpu::reduce_terms(terms, {&sum, 1}, op);
+}
+
+// Cuts `count` elements into segments of `size`. Each has a place in the memory for terms, which it
+// may use until it is finished.
+void TcpAlgorithms::run_segments(std::size_t count, std::size_t size, const Start& start,
+                                 const std::function<void(Segment&)>& finish) {
+  std::deque<Segment> started;
+  const auto finish_first = [&] {
+    finish(started.front());
+    started.pop_front();
+  };
+  for (std::size_t begin = 0; begin < count; begin += size) {
+    if (started.size() == kSegmentsAhead) finish_first();
+    started.push_back(start(begin, std::min(begin + size, count), begin / size % kSegmentsAhead));
+  }
+  while (!started.empty()) finish_first();
+}
+
+// Sends each peer the part that it sums, and receives the terms of this rank's part.
+TcpAlgorithms::Segment TcpAlgorithms::start_segment(const std::function<Buffer(int)>& part_for,
+                                                    const Buffer& sum, std::size_t place) {
+  Segment segment{sum, std::vector<Buffer>(index(world_size_), part_for(rank_)), Exchange(*this),
+                  Exchange(*this)};
   for (const int peer : others_) {
     Buffer& term = segment.terms[index(peer)];
-    term.data = static_cast<std::byte*>(terms_memory_.data()) +
-                (place * ranks + index(peer)) * kSegmentBlockBytes;
+    term.data = term_place(place, peer);
     segment.inputs.receive(peer, term);
     segment.inputs.send(peer, part_for(peer));
-    // A rank's block is overwritten by its sum, which comes only after the rank has got the block.
-    if (in_blocks) segment.sums.receive(peer, part_for(peer));
   }
   return segment;
 }
 
-void TcpAlgorithms::sum(Segment& segment, ReduceOp op, bool in_blocks) {
+void TcpAlgorithms::sum(Segment& segment, ReduceOp op) {
   segment.inputs.finish();
   if (segment.sum.count > 0) cpu::reduce_terms(segment.terms, {&segment.sum, 1}, op);
-  if (!in_blocks) return;
-  for (const int peer : others_) segment.sums.send(peer, segment.sum);
 }
 
-void TcpAlgorithms::reduce(const Collective& operation) {
-  if (rank_ == operation.peer) return all_reduce(operation.input, operation.op);
-  if (is_in_head_) return;
-  const Allocation scratch = allocate_host(operation.input.size_bytes());
-  Buffer copy = operation.input;
-  copy.data = scratch.data();
-  cpu::copy(operation.input, copy);
-  all_reduce(copy, operation.op);
+std::size_t TcpAlgorithms::block_of(std::size_t count, DType dtype) {
+  const std::size_t limit_bytes =
+      std::clamp(kSegmentBytes / index(world_size_), kLeastBlockBytes, kMostBlockBytes);
+  const std::size_t block = std::min(count, limit_bytes / size_of(dtype));
+  const std::size_t needed_bytes = host_aligned(block * size_of(dtype));
+  if (needed_bytes > term_bytes_) {
+    terms_memory_ = {};
+    terms_memory_ = allocate_host(kSegmentsAhead * index(world_size_) * needed_bytes);
+    term_bytes_ = needed_bytes;
+  }
+  return block;
+}
+
+void* TcpAlgorithms::term_place(std::size_t place, int rank) const {
+  const std::size_t number = place * index(world_size_) + index(rank);
+  return static_cast<std::byte*>(terms_memory_.data()) + number * term_bytes_;
 }
 
 void TcpAlgorithms::broadcast(const Collective& operation) {
@@ -348,21 +415,6 @@ void TcpAlgorithms::all_to_all(const Collective& operation) {
   }
   cpu::copy(share(operation.input, rank_), share(operation.output, rank_));
   exchange.finish();
-}
-
-void TcpAlgorithms::reduce_scatter(const Collective& operation) {
-  const Buffer& sum = operation.output;
-  const Allocation scratch = allocate_host(operation.input.size_bytes());
-  Buffer terms = operation.input;
-  terms.data = scratch.data();
-  Collective exchange = operation;
-  exchange.output = terms;
-  all_to_all(exchange);
-  std::vector<Buffer> all;
-  for (int rank = 0; rank < world_size_; ++rank) {
-    all.push_back(terms.slice(index(rank) * sum.count, sum.count));
-  }
-  cpu::reduce_terms(all, {&sum, 1}, operation.op);
 }
 
 // Both begin with a signature: the head of a collective, and the first message of a send.

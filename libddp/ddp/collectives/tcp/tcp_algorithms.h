@@ -6,19 +6,22 @@
 //                      input if it is small. Then each rank computes its result, or:
 //   all_reduce         blocks to the ranks that sum them · sums to every rank; with two ranks, or
 //                      below a few KiB, the whole input to every rank
-//   reduce             an all_reduce, whose result only the root keeps
+//   reduce             the same, but sums, or whole inputs, go to the root only
 //   broadcast          blocks from the root to the ranks · blocks to every rank; or the whole
 //   reduce_scatter     shares to the ranks that sum them
 //   all_gather, gather, scatter, all_to_all    shares to the ranks that need them
 //
 // So an operation takes one or two exchanges after the heads, whatever the number of ranks, where a
-// ring takes one for each rank. A large all_reduce runs in segments that overlap.
+// ring takes one for each rank. Large sums are computed in segments that overlap.
 //
 // Sums are in the order of ranks and rounded once, so the result has the same bits on every rank
 // and in every run.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -67,22 +70,31 @@ class TcpAlgorithms {
 
   void run_batch(std::span<const Collective> batch);
   void run_transfers(std::span<const Collective> batch);
+  void accept(std::vector<TcpTransfer>& transfers);
   void begin(const CollectiveSignature& signature, Timeout timeout);
 
   void agree(const Collective& operation);
   void run_collective(const Collective& operation);
 
-  void all_reduce(const Buffer& data, ReduceOp op);
-  [[nodiscard]] Segment start_segment(const Buffer& data, std::size_t place, bool in_blocks);
-  void sum(Segment& segment, ReduceOp op, bool in_blocks);
-  void reduce(const Collective& operation);
+  void reduce(const Buffer& data, ReduceOp op, std::optional<int> root);
+  void reduce_scatter(const Collective& operation);
+  void sum_heads(std::size_t offset, const Buffer& sum, ReduceOp op);
+  using Start = std::function<Segment(std::size_t begin, std::size_t end, std::size_t place)>;
+  static void run_segments(std::size_t count, std::size_t size, const Start& start,
+                           const std::function<void(Segment&)>& finish);
+  [[nodiscard]] Segment start_segment(const std::function<Buffer(int)>& part_for, const Buffer& sum,
+                                      std::size_t place);
+  static void sum(Segment& segment, ReduceOp op);
+  // The elements that a rank sums in one segment, if it sums `count` in all. Reserves their places.
+  [[nodiscard]] std::size_t block_of(std::size_t count, DType dtype);
+  [[nodiscard]] void* term_place(std::size_t place, int rank) const;
+
   void broadcast(const Collective& operation);
   void broadcast_blocks(const Collective& operation);
   void all_gather(const Collective& operation);
   void gather(const Collective& operation);
   void scatter(const Collective& operation);
   void all_to_all(const Collective& operation);
-  void reduce_scatter(const Collective& operation);
 
   [[nodiscard]] std::string explain(const TcpWire::Unexpected& message) const;
   [[nodiscard]] bool uses_blocks(const Buffer& data) const;
@@ -101,7 +113,8 @@ class TcpAlgorithms {
   std::vector<int> others_;  // the ranks except this one
   std::vector<Head> heads_;  // by rank
   bool is_in_head_ = false;  // the inputs of the current collective have come with the heads
-  Allocation terms_memory_;  // for the segments of an all_reduce
+  Allocation terms_memory_;  // the terms of the segments that are on their way, by rank
+  std::size_t term_bytes_ = 0;
   std::vector<std::uint64_t> sent_;      // messages to each rank
   std::vector<std::uint64_t> received_;  // messages from each rank
 };

@@ -11,6 +11,7 @@
 #include <random>
 #include <utility>
 
+#include "ddp/base/descriptor_limit.h"
 #include "ddp/base/error.h"
 #include "ddp/base/poll_until.h"
 #include "ddp/collectives/start/field_lines.h"
@@ -19,7 +20,7 @@ namespace ddp {
 namespace {
 
 // The first bytes of a connection, sent by the rank that calls.
-struct Hello {
+struct Greeting {
   std::uint64_t secret = 0;  // of the rank that is called
   std::int64_t rank = 0;     // that calls
 };
@@ -54,8 +55,8 @@ Listener find(Store& store, int rank, Deadline deadline) {
 
 Socket call(const Listener& listener, int own_rank, Deadline deadline) {
   Socket socket = Socket::connect(listener.endpoint, deadline);
-  const Hello hello{listener.secret, own_rank};
-  socket.send_all(std::as_bytes(std::span(&hello, 1)), deadline);
+  const Greeting greeting{listener.secret, own_rank};
+  socket.send_all(std::as_bytes(std::span(&greeting, 1)), deadline);
   return socket;
 }
 
@@ -67,19 +68,20 @@ class Caller {
   [[nodiscard]] const Socket& socket() const { return socket_; }
   [[nodiscard]] Socket take_socket() { return std::move(socket_); }
 
-  // Reads what is there; the whole hello, once it is. Throws NetworkError if the caller hangs up.
-  [[nodiscard]] std::optional<Hello> read() {
+  // Reads what is there; the whole greeting, once it is. Throws NetworkError if the caller hangs
+  // up.
+  [[nodiscard]] std::optional<Greeting> read() {
     const auto rest = std::span(bytes_).subspan(received_);
     received_ += socket_.receive_some(rest).value_or(0);
     if (received_ < bytes_.size()) return std::nullopt;
-    Hello hello;
-    std::copy(bytes_.begin(), bytes_.end(), reinterpret_cast<std::byte*>(&hello));
-    return hello;
+    Greeting greeting;
+    std::copy(bytes_.begin(), bytes_.end(), reinterpret_cast<std::byte*>(&greeting));
+    return greeting;
   }
 
  private:
   Socket socket_;
-  std::array<std::byte, sizeof(Hello)> bytes_{};
+  std::array<std::byte, sizeof(Greeting)> bytes_{};
   std::size_t received_ = 0;
 };
 
@@ -87,17 +89,13 @@ class Caller {
 class Reception {
  public:
   Reception(Socket& listener, std::uint64_t secret, std::vector<Socket>& links, int own_rank)
-      : listener_(listener),
-        secret_(secret),
-        links_(links),
-        own_rank_(own_rank),
-        missing_(static_cast<int>(links.size()) - own_rank - 1) {}
+      : listener_(listener), secret_(secret), links_(links), own_rank_(own_rank) {}
 
-  void run(Deadline deadline) {
-    while (missing_ > 0) {
-      if (!wait(deadline)) {
-        throw TimeoutError(std::to_string(missing_) + " of the ranks above did not call");
-      }
+  void run(const GroupNames& names, Deadline deadline) {
+    for (;;) {
+      const std::vector<int> missing = awaited();
+      if (missing.empty()) return;
+      if (!wait(deadline)) throw TimeoutError(names.ranks(missing) + " did not call");
       while (std::optional<Socket> socket = listener_.accept()) {
         callers_.emplace_back(std::move(*socket));
       }
@@ -115,16 +113,23 @@ class Reception {
   // True if the caller has become a link, or is none.
   [[nodiscard]] bool is_done(Caller& caller) {
     try {
-      const std::optional<Hello> hello = caller.read();
-      if (!hello) return false;
-      if (hello->secret == secret_ && is_awaited(hello->rank)) {
-        links_[static_cast<std::size_t>(hello->rank)] = caller.take_socket();
-        --missing_;
+      const std::optional<Greeting> greeting = caller.read();
+      if (!greeting) return false;
+      if (greeting->secret == secret_ && is_awaited(greeting->rank)) {
+        links_[static_cast<std::size_t>(greeting->rank)] = caller.take_socket();
       }
     } catch (const NetworkError&) {
       // A stranger, or a rank that has failed and says so in the store.
     }
     return true;
+  }
+
+  [[nodiscard]] std::vector<int> awaited() const {
+    std::vector<int> ranks;
+    for (int rank = own_rank_ + 1; rank < std::ssize(links_); ++rank) {
+      if (is_awaited(rank)) ranks.push_back(rank);
+    }
+    return ranks;
   }
 
   [[nodiscard]] bool is_awaited(std::int64_t rank) const {
@@ -136,22 +141,27 @@ class Reception {
   std::uint64_t secret_;
   std::vector<Socket>& links_;
   int own_rank_;
-  int missing_;
   std::vector<Caller> callers_;
 };
 
 }  // namespace
 
-std::vector<Socket> connect_mesh(Store& store, int rank, int world_size, const std::string& address,
-                                 Deadline deadline) {
-  Socket listener = Socket::listen({address, 0});
-  const Listener own{listener.local_endpoint(), draw_secret()};
-  publish(store, rank, own);
-  std::vector<Socket> links(static_cast<std::size_t>(world_size));
-  for (int peer = 0; peer < rank; ++peer) {
-    links[static_cast<std::size_t>(peer)] = call(find(store, peer, deadline), rank, deadline);
+std::vector<Socket> connect_mesh(Store& store, const MeshMember& own, const GroupNames& names,
+                                 const MeshDeadlines& deadlines) {
+  raise_descriptor_limit();
+  Socket socket = Socket::listen({own.address, 0});
+  const Listener listener{socket.local_endpoint(), draw_secret()};
+  publish(store, own.rank, listener);
+  std::vector<Socket> links(static_cast<std::size_t>(own.world_size));
+  for (int peer = 0; peer < own.rank; ++peer) {
+    try {
+      links[static_cast<std::size_t>(peer)] =
+          call(find(store, peer, deadlines.for_calls), own.rank, deadlines.for_calls);
+    } catch (const NetworkError& error) {
+      throw NetworkError(names.rank(peer) + ": " + error.what());
+    }
   }
-  Reception(listener, own.secret, links, rank).run(deadline);
+  Reception(socket, listener.secret, links, own.rank).run(names, deadlines.for_callers);
   return links;
 }
 

@@ -6,18 +6,34 @@
 
 #include "ddp/base/socket.h"
 #include "ddp/base/time.h"
+#include "ddp/collectives/group_names.h"
 #include "ddp/store/store.h"
 
 namespace ddp {
 
+// The member of a group that is being connected.
+struct MeshMember {
+  int rank = 0;
+  int world_size = 1;
+  std::string address;  // this host's, on the interface to use
+};
+
+struct MeshDeadlines {
+  Deadline for_calls;
+  // To be called by others. If it is later, a rank that cannot call another one can say so first,
+  // with the address.
+  Deadline for_callers;
+};
+
 // Connects this rank with every other one, and returns the connections by rank; the own place holds
 // a socket that is not open. All ranks of the group call it, with a store that only this group
-// uses. `address` is this host's, on the interface to use. Connections of strangers are closed: a
-// peer must know a random number that only the store tells.
+// uses. Connections of strangers are closed: a peer must know a random number that only the store
+// tells. A process may have 1024 descriptors by default, so the limit is raised.
 //
 // Throws TimeoutError after the deadline, what the store throws, SystemError if this rank cannot
-// listen, and NetworkError naming the address if a peer cannot be reached.
-[[nodiscard]] std::vector<Socket> connect_mesh(Store& store, int rank, int world_size,
-                                               const std::string& address, Deadline deadline);
+// listen, and NetworkError naming the rank and its address if a peer cannot be reached.
+[[nodiscard]] std::vector<Socket> connect_mesh(Store& store, const MeshMember& own,
+                                               const GroupNames& names,
+                                               const MeshDeadlines& deadlines);
 
 }  // namespace ddp

@@ -5,6 +5,7 @@
 // of every rank finds it and wakes the rank's wait.
 #include "ddp/collectives/tcp/tcp_process_group.h"
 
+#include <algorithm>
 #include <utility>
 #include <vector>
 
@@ -23,28 +24,33 @@
 namespace ddp {
 namespace {
 
+// The reasons of the ranks that call come first, since these know an address. All come before the
+// group's own deadline, which knows no reason.
+MeshDeadlines deadlines_within(Timeout timeout) {
+  const Timeout margin = std::min<Timeout>(std::chrono::seconds(1), timeout / 10);
+  return {Deadline::after(timeout - margin), Deadline::after(timeout - margin / 4)};
+}
+
 // Connects on a thread with its own store connection, so that this rank hears meanwhile of ranks
 // that cannot come.
-std::vector<Socket> connect(const GroupConfig& config, const std::string& address) {
-  const std::string origin = "[tcp] " + GroupNames(config).rank(config.rank) + " (" + address +
-                             ") cannot connect to its peers";
+std::vector<Socket> connect_to_peers(const GroupConfig& config, const std::string& address) {
+  const GroupNames names(config);
+  const std::string origin =
+      "[tcp] " + names.rank(config.rank) + " (" + address + ") cannot connect to its peers";
   const auto links = std::make_shared<std::vector<Socket>>();
   const std::shared_ptr<Store> store = config.store->clone(config.start_timeout);
   const Deadline deadline = Deadline::after(config.start_timeout);
-  const auto action = [=, rank = config.rank, world_size = config.world_size] {
-    *links = connect_mesh(*store, rank, world_size, address, deadline);
+  const auto action = [=, own = MeshMember{config.rank, config.world_size, address},
+                       limits = deadlines_within(config.start_timeout)] {
+    try {
+      *links = connect_mesh(*store, own, names, limits);
+    } catch (const TimeoutError& error) {
+      throw TimeoutError(origin + ": " + error.what());
+    } catch (const Error& error) {
+      throw NetworkError(origin + ": " + error.what());
+    }
   };
-  try {
-    if (connect_all(config, deadline, action)) return std::move(*links);
-  } catch (const PeerError&) {  // these two are the whole group's, not of this rank's connections
-    throw;
-  } catch (const MismatchError&) {
-    throw;
-  } catch (const TimeoutError& error) {
-    throw TimeoutError(origin + ": " + error.what());
-  } catch (const Error& error) {
-    throw NetworkError(origin + ": " + error.what());
-  }
+  if (connect_all(config, deadline, action)) return std::move(*links);
   throw TimeoutError(origin + " in " + std::to_string(config.start_timeout.count()) + " ms");
 }
 
@@ -55,7 +61,7 @@ class TcpProcessGroup final : public QueuedProcessGroup {
         address_(std::move(address)),
         names_(config()),
         origin_("[tcp] " + names_.rank(rank())),
-        wire_(connect(config(), address_)),
+        wire_(connect_to_peers(config(), address_)),
         algorithms_(wire_, rank(), world_size(), names_),
         roll_(config()),
         queue_("ddp-tcp", origin_, shared_recorder(),
@@ -128,7 +134,7 @@ class TcpProcessGroup final : public QueuedProcessGroup {
 
   // The connection only tells that the peer is gone.
   [[nodiscard]] std::string loss_text(const TcpWire::Lost& lost) {
-    const std::string missing = roll_.missing([this] { return first_error_.poll(); });
+    const std::string missing = roll_.missing([this] { return first_error_.poll(); }, lost.peer());
     if (missing.empty()) {
       return origin_ + " has lost the connection to " + names_.rank(lost.peer()) + " in " +
              during() + ": " + lost.what();

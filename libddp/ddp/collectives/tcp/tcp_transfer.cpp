@@ -34,8 +34,6 @@ void TcpTransfer::start() {
 }
 
 void TcpTransfer::accept() {
-  if (sends()) return;
-  head_->wait(deadline_);
   CollectiveSignature expected = signature_;
   expected.kind = CollectiveKind::kSend;
   if (!(wire_signature_ == expected)) {

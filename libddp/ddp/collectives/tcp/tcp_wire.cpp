@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "ddp/collectives/tcp/tcp_wire.h"
 
-#include <poll.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
@@ -13,15 +12,12 @@
 #include "ddp/base/poll_until.h"
 
 namespace ddp {
-namespace {
 
 // What precedes the bytes of a message. All ranks run the same build on the same kind of processor.
-struct Header {
-  TcpWire::Tag tag = 0;
+struct TcpWire::Header {
+  Tag tag = 0;
   std::uint64_t size_bytes = 0;
 };
-
-}  // namespace
 
 // One message, which its link knows until it has ended.
 struct TcpWire::Item {
@@ -35,6 +31,10 @@ struct TcpWire::Item {
 class TcpWire::Link {
  public:
   Link(int peer, Socket socket) : peer_(peer), socket_(std::move(socket)) {}
+  // The peer shall notice even if a forked child has the socket, too.
+  ~Link() { socket_.shut_down(); }
+  Link(const Link&) = delete;
+  Link& operator=(const Link&) = delete;
 
   void send(Item& item) { outgoing_.push_back(&item); }
   void receive(Item& item) {
@@ -171,21 +171,27 @@ void TcpWire::abort() {
   [[maybe_unused]] const ssize_t written = ::write(wake_up_.get(), &one, sizeof(one));
 }
 
-void TcpWire::wait(Link& link, const Item& item, Deadline deadline) {
+void TcpWire::wait_for_any(std::span<const Message* const> messages, Deadline deadline) {
+  const auto has_one_ended = [&] { return std::ranges::any_of(messages, &Message::has_ended); };
   for (;;) {
     if (is_aborted()) throw PeerError("the connections were given up");
-    if (item.has_ended) return;
+    if (has_one_ended()) return;
     move();
-    if (item.has_ended) return;
-    if (const Header* const other = link.obstacle_of(item)) {
-      const Tag tag = other->tag;
-      std::vector<std::byte> bytes(other->size_bytes);
-      receive(link.peer(), tag, {bytes.data(), bytes.size(), DType::kUInt8, kCpuDevice})
-          .wait(deadline);
-      throw Unexpected(link.peer(), tag, std::move(bytes));
+    if (has_one_ended()) return;
+    for (const Message* const message : messages) {
+      Link& link = *message->item_.get_deleter().link;
+      const Header* const obstacle = link.obstacle_of(*message->item_);
+      if (obstacle != nullptr) take_obstacle(link, *obstacle, deadline);
     }
     if (!poll(deadline)) throw TimeoutError("timed out");
   }
+}
+
+void TcpWire::take_obstacle(Link& link, const Header& obstacle, Deadline deadline) {
+  const Tag tag = obstacle.tag;
+  std::vector<std::byte> bytes(obstacle.size_bytes);
+  receive(link.peer(), tag, {bytes.data(), bytes.size(), DType::kUInt8, kCpuDevice}).wait(deadline);
+  throw Unexpected(link.peer(), tag, std::move(bytes));
 }
 
 void TcpWire::move() {
@@ -194,22 +200,25 @@ void TcpWire::move() {
   }
 }
 
-bool TcpWire::poll(Deadline deadline) const {
-  std::vector<pollfd> entries = {{wake_up_.get(), POLLIN, 0}};
+bool TcpWire::poll(Deadline deadline) {
+  polled_.assign({{wake_up_.get(), POLLIN, 0}});
   for (const auto& link : links_) {
     if (!link) continue;
     const pollfd awaited = link->awaited();
-    if (awaited.events != 0) entries.push_back(awaited);
+    if (awaited.events != 0) polled_.push_back(awaited);
   }
-  return poll_until(entries, deadline);
+  return poll_until(polled_, deadline);
 }
 
 TcpWire::Message::Message(TcpWire& wire, std::unique_ptr<Item, GiveUp> item)
     : wire_(&wire), item_(std::move(item)) {}
 
 void TcpWire::Message::wait(Deadline deadline) {
-  wire_->wait(*item_.get_deleter().link, *item_, deadline);
+  const Message* const self = this;
+  wire_->wait_for_any({&self, 1}, deadline);
 }
+
+bool TcpWire::Message::has_ended() const { return item_->has_ended; }
 
 void TcpWire::Message::GiveUp::operator()(Item* item) const noexcept {
   if (!item->has_ended) link->give_up(*item);

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <poll.h>
+
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -70,22 +72,28 @@ class TcpWire {
   [[nodiscard]] Message send(int peer, Tag tag, const Buffer& data);
   [[nodiscard]] Message receive(int peer, Tag tag, const Buffer& data);
 
+  // Blocks until one of the messages, of which there is at least one, has ended. Throws like
+  // Message::wait(), and Unexpected only if that holds up one of them and none has ended.
+  void wait_for_any(std::span<const Message* const> messages, Deadline deadline);
+
   // Makes a wait that is running and all later ones throw PeerError.
   void abort();
   [[nodiscard]] bool is_aborted() const { return is_aborted_.load(); }
 
  private:
-  class Link;
+  struct Header;
   struct Item;
+  class Link;
 
   [[nodiscard]] Link& link(int peer) { return *links_[static_cast<std::size_t>(peer)]; }
-  void wait(Link& link, const Item& item, Deadline deadline);
   void move();
-  [[nodiscard]] bool poll(Deadline deadline) const;
+  [[noreturn]] void take_obstacle(Link& link, const Header& obstacle, Deadline deadline);
+  [[nodiscard]] bool poll(Deadline deadline);
 
   std::vector<std::unique_ptr<Link>> links_;  // by rank; the own place is null
   FileDescriptor wake_up_;                    // readable once the wire is aborted
   std::atomic<bool> is_aborted_ = false;
+  std::vector<pollfd> polled_;  // kept for its memory
 };
 
 class TcpWire::Message {
@@ -96,6 +104,7 @@ class TcpWire::Message {
   // Blocks until the memory is no longer needed, or holds what the peer has sent. Throws
   // TimeoutError, Lost (also for another message's peer), Unexpected, or PeerError after abort().
   void wait(Deadline deadline);
+  [[nodiscard]] bool has_ended() const;
 
  private:
   friend class TcpWire;
