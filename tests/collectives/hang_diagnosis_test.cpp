@@ -65,6 +65,20 @@ TEST_CASE("only the ranks that are furthest behind are blamed", "[hang]") {
   CHECK_THAT(text, Catch::EndsWith("2 ranks waiting 10.0 s"));
 }
 
+TEST_CASE("of ranks that are equally far behind, the lost one is blamed alone", "[hang]") {
+  std::vector<Witness> members = witnesses({7, 7, 6, 6});
+  const std::size_t lost = GENERATE(2U, 3U);
+  if (GENERATE(false, true)) {
+    members[lost].state = ProcessState::kEnded;
+  } else {
+    members[lost].silence = 12s;
+  }
+  const std::string text = diagnose(hang(), members);
+  CHECK_THAT(text, Catch::StartsWith("rank " + std::to_string(lost)));
+  CHECK_THAT(text, !Catch::Contains("the same holds"));
+  CHECK_THAT(text, Catch::EndsWith("2 ranks waiting 10.0 s"));
+}
+
 TEST_CASE("stopped, ended and silent processes are distinguished from late ones", "[hang]") {
   std::vector<Witness> members = witnesses({7, 7, 6});
   const auto text = [&] { return diagnose(hang(), members); };

@@ -122,6 +122,11 @@ int fault_of(const Socket& socket) {
   return 0;
 }
 
+bool is_silence(int error_number) {
+  return error_number == ETIMEDOUT || error_number == EHOSTUNREACH || error_number == ENETUNREACH ||
+         error_number == ENETDOWN;
+}
+
 // Waiting does not help: nobody sets up the loopback interface of a running host or container.
 bool lacks_loopback(const addrinfo& address, int error_number) {
   return error_number == ENETUNREACH && is_loopback(*address.ai_addr);
@@ -140,6 +145,7 @@ Socket Socket::connect(const Endpoint& endpoint, Deadline deadline) {
   for (;;) {
     std::string reasons;
     bool may_succeed_later = false;
+    bool is_silent = true;
     for (const addrinfo* address = addresses.get(); address != nullptr;
          address = address->ai_next) {
       auto [fd, error] = try_connect(*address, end_of_attempt(*address, deadline), action);
@@ -151,6 +157,7 @@ Socket Socket::connect(const Endpoint& endpoint, Deadline deadline) {
           return connected;
         }
       }
+      is_silent = is_silent && is_silence(error);
       if (!reasons.empty()) reasons += ", ";
       reasons += to_string(endpoint_of(*address)) + ": " + error_text(error);
       if (lacks_loopback(*address, error)) {
@@ -160,6 +167,7 @@ Socket Socket::connect(const Endpoint& endpoint, Deadline deadline) {
       }
     }
     if (!may_succeed_later || deadline.passed()) {
+      if (is_silent) throw NoAnswerError(action + " (" + reasons + ")");
       throw NetworkError(action + " (" + reasons + ")");
     }
     std::this_thread::sleep_for(std::min(pause, deadline.remaining()));

@@ -18,6 +18,13 @@ class HangUpError : public NetworkError {
   HangUpError() : NetworkError("the peer closed the connection") {}
 };
 
+// Nobody has answered a connect, not even to refuse it: the host is stopped, overloaded or out of
+// reach.
+class NoAnswerError : public NetworkError {
+ public:
+  using NetworkError::NetworkError;
+};
+
 // A TCP socket over IPv4 or IPv6: close-on-exec, no SIGPIPE, TCP_NODELAY, and a deadline on every
 // wait. Not thread-safe, except that one thread may send while another receives.
 class Socket {
@@ -27,7 +34,8 @@ class Socket {
 
   // Tries the addresses of the host in turn, each for up to two seconds, until one accepts. All are
   // tried again until the deadline, since the server may still be starting, but not loopback ones
-  // while that interface is down, nor IPv6 ones without IPv6. Throws NetworkError with all reasons.
+  // while that interface is down, nor IPv6 ones without IPv6. Throws NetworkError with all reasons,
+  // and NoAnswerError if no address has answered.
   static Socket connect(const Endpoint& endpoint, Deadline deadline);
 
   // Binds exactly the first address that the host resolves to; an empty host means every interface.

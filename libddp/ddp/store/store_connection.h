@@ -33,6 +33,7 @@ class StoreConnection {
   void close() { socket_.close(); }
   [[nodiscard]] bool is_open() const { return socket_.is_open(); }
   [[nodiscard]] std::string local_address() const { return socket_.local_endpoint().host; }
+  [[nodiscard]] Endpoint server() const { return socket_.peer_endpoint(); }
 
   // Begins the request that send() or wait_for_stop() sends; the caller adds the rest through the
   // writer.

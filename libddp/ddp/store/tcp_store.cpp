@@ -60,6 +60,7 @@ class TcpStore::Impl {
     explained({"connect", {}, options.timeout},
               [&] { connection_.open(endpoint_, Deadline::after(options.timeout)); });
     local_address_ = connection_.local_address();
+    server_ = connection_.server();
   }
 
   // Runs one exchange under the lock. Afterwards the connection is either in step with the server,
@@ -74,7 +75,7 @@ class TcpStore::Impl {
     if (!lock.owns_lock()) throw timed_out(call, " while another operation held the connection");
     return explained(call, [&] {
       if (!connection_.is_open() && !was_late_) throw NetworkError("the connection is closed");
-      if (!connection_.is_open()) connection_.open(endpoint_, deadline);
+      if (!connection_.is_open()) reopen(deadline);
       return exchange(connection_, deadline);
     });
   }
@@ -95,6 +96,15 @@ class TcpStore::Impl {
     Keys keys;
     Timeout timeout;
   };
+
+  // A server whose host is out of reach may be late once more.
+  void reopen(Deadline deadline) {
+    try {
+      connection_.open(server_, deadline);
+    } catch (const NoAnswerError& error) {
+      throw TimeoutError(error.what());
+    }
+  }
 
   // Adds the operation to every error, and closes the connection if it may be out of step.
   template <class F>
@@ -134,7 +144,9 @@ class TcpStore::Impl {
 
   Endpoint endpoint_;
   TcpStoreOptions options_;
-  std::string local_address_;  // of the first connection; constant, so it needs no lock
+  // Of the first connection; constant, so they need no lock.
+  std::string local_address_;
+  Endpoint server_;  // needs no name server any more
   TimedMutex mutex_;
   StoreConnection connection_;
   bool was_late_ = false;  // the connection was closed because the server was late

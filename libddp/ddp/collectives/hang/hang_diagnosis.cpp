@@ -4,6 +4,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <iterator>
 #include <set>
 #include <vector>
 
@@ -54,14 +55,25 @@ Culprits furthest_behind(const Hang& hang, std::span<const Witness> members) {
 
 bool is_stopped(const Witness& member) { return member.state == ProcessState::kStopped; }
 
-bool is_gone(const Witness& member) {
-  return member.state == ProcessState::kEnded || member.silence > Timeout(0);
-}
+bool has_ended(const Witness& member) { return member.state == ProcessState::kEnded; }
+bool is_silent(const Witness& member) { return member.silence > Timeout(0); }
+bool is_gone(const Witness& member) { return has_ended(member) || is_silent(member); }
 
 Culprits find_culprits(const Hang& hang, std::span<const Witness> members) {
   Culprits found = those(members, is_stopped);
   if (found.empty()) found = furthest_behind(hang, members);
   return found.empty() ? those(members, is_gone) : found;
+}
+
+// Of ranks that are equally far behind, one that has ended stays there; others may only be late.
+Culprits worst_of(const Culprits& all) {
+  for (const auto is_worse : {has_ended, is_silent}) {
+    Culprits worst;
+    std::ranges::copy_if(all, std::back_inserter(worst), is_worse,
+                         [](const Witness* each) -> const Witness& { return *each; });
+    if (!worst.empty()) return worst;
+  }
+  return all;
 }
 
 double seconds(Timeout time) { return static_cast<double>(time.count()) / 1000; }
@@ -71,11 +83,11 @@ std::string condition(const Hang& hang, const Witness& culprit) {
   const bool joined = has_joined(hang, culprit);
   const std::string& operation = hang.operation;
   const std::string in_or_not = (joined ? " in " : " and has not joined ") + operation;
-  if (culprit.state == ProcessState::kStopped) return "is stopped (SIGSTOP)" + in_or_not;
-  if (culprit.state == ProcessState::kEnded) {
+  if (is_stopped(culprit)) return "is stopped (SIGSTOP)" + in_or_not;
+  if (has_ended(culprit)) {
     return (joined ? "has ended in " : "has ended and will not join ") + operation;
   }
-  if (culprit.silence > Timeout(0)) {
+  if (is_silent(culprit)) {
     return fmt::format("has given no sign of life for {:.1f} s{}", seconds(culprit.silence),
                        in_or_not);
   }
@@ -142,7 +154,7 @@ std::string diagnose(const Hang& hang, std::span<const Witness> members) {
   if (culprits.empty()) {
     return "all ranks have joined " + hang.operation + ", which does not end; " + waits;
   }
-  return blame(culprits, hang, waits);
+  return blame(worst_of(culprits), hang, waits);
 }
 
 std::string diagnose_silent_store(const Hang& hang) {

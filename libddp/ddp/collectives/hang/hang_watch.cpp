@@ -2,6 +2,7 @@
 #include "ddp/collectives/hang/hang_watch.h"
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "ddp/base/error.h"
@@ -156,9 +157,15 @@ void HangWatch::publish(const std::vector<Group>& groups) {
   store_->set(progress_key(progress_.who.rank), serialize(progress_));
 }
 
+// A hanging send or recv concerns its peer only, and every rank that waits looks for itself.
 std::string HangWatch::find_out(const Group& group) {
+  std::set<int> peers;
+  for (const Hang::Transfer& transfer : group.hang->transfers) peers.insert(transfer.peer);
   std::vector<Witness> members;
-  for (const int rank : group.job_ranks) members.push_back(question(rank));
+  for (const int rank : group.job_ranks) {
+    const bool matters = peers.empty() || peers.contains(static_cast<int>(members.size()));
+    members.push_back(matters ? question(rank) : Witness{.rank = rank});
+  }
   return diagnose(*group.hang, members);
 }
 
