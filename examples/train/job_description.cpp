@@ -16,10 +16,11 @@ ddp::SafetensorsMetadata JobDescription::all() const {
   return result;
 }
 
-// Detects nodes with other files or other flags.
+// Detects nodes with datasets of another size, or with other flags.
 void check_same_on_all_ranks(const JobDescription& job, ddp::ProcessGroup& group) {
   std::vector<ddp::NamedValue> values;
   for (const auto& [key, value] : job.all()) values.push_back({key, value});
+  for (const auto& [key, value] : job.conduct) values.push_back({key, value});
   ddp::check_equal_on_all_ranks(group, "[train] jobs", values);
 }
 

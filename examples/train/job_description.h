@@ -15,7 +15,10 @@ inline constexpr const char* kPlateau = "plateau";
 struct JobDescription {
   ddp::SafetensorsMetadata essentials;  // with others it would not be the same training
   ddp::SafetensorsMetadata settings;    // may change when a training goes on
+  // What else decides which collectives the ranks call. It is not stored.
+  ddp::SafetensorsMetadata conduct;
 
+  // For the metadata of a checkpoint.
   [[nodiscard]] ddp::SafetensorsMetadata all() const;
 };
 

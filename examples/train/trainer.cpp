@@ -70,20 +70,20 @@ Trainer::Trainer(const Options& options, std::shared_ptr<ddp::ProcessGroup> grou
 void Trainer::run() {
   if (is_main()) announce();
   const std::int64_t first = resumed_ ? resumed_->position.epoch : 0;
-  End end = steps_left() > 0 ? End::kEpoch : End::kLimit;
-  if (end == End::kLimit || first >= options_.epochs) {
-    result_ = evaluator_.evaluate(learner_.model());
-    if (is_main()) journal_->untrained(*result_);
-  }
   const bool is_between_epochs = resumed_ && first > 0 && resumed_->position.consumed == 0;
   // The job that saved this checkpoint was asked to stop, and ended before it evaluated the epoch.
-  if (learner_.has_plateau() && is_between_epochs && !resumed_->evaluation && !result_) {
-    step_plateau(evaluator_.evaluate(learner_.model()).loss);
+  if (is_between_epochs && !resumed_->evaluation) {
+    evaluate_epoch(static_cast<int>(first) - 1, *resumed_);
+  }
+  End end = steps_left() > 0 ? End::kEpoch : End::kLimit;
+  if (end == End::kLimit || first >= options_.epochs) {
+    if (!result_) result_ = evaluator_.evaluate(learner_.model());
+    if (is_main()) journal_->untrained(*result_);
   }
   for (std::int64_t epoch = first; epoch < options_.epochs && end == End::kEpoch; ++epoch) {
     end = train_epoch(static_cast<int>(epoch));
     // After a signal there may be little time left.
-    end == End::kSignal ? result_.reset() : evaluate_epoch(static_cast<int>(epoch));
+    end == End::kSignal ? result_.reset() : evaluate_epoch(static_cast<int>(epoch), state());
   }
   if (checkpoints_) checkpoints_->finish();
   if (trace_) trace_->finish();
@@ -93,17 +93,19 @@ void Trainer::run() {
   tell_incomplete_files();
 }
 
-void Trainer::evaluate_epoch(int epoch) {
+void Trainer::evaluate_epoch(int epoch, TrainingState reached) {
   result_ = evaluator_.evaluate(learner_.model());
   std::string where = fmt::format("epoch {}/{}", epoch + 1, options_.epochs);
   check_loss(result_->loss, fmt::format("[train] {}: the test loss", where));
-  if (state().position.consumed == 0) step_plateau(result_->loss);
-  save_epoch(*result_);
-  if (!is_main()) return;
-  const std::int64_t consumed = state().position.consumed;
-  if (consumed != 0) {
+  const std::int64_t consumed = reached.position.consumed;
+  if (consumed == 0) {
+    step_plateau(result_->loss);
+    reached.evaluation = result_;
+    if (checkpoints_) checkpoints_->save(reached);
+  } else {  // the epoch was broken off, and its checkpoint has been saved
     where += fmt::format(", step {}/{}", consumed / step_batch_, epoch_steps());
   }
+  if (!is_main()) return;
   journal_->epoch(epoch, where, steps_done_, *result_);
 }
 
@@ -206,14 +208,6 @@ void Trainer::save_before_stop() {
   if (!is_main()) return;
   journal_->say(file.empty() ? "no checkpoint saved: there is no --checkpoint-dir"
                              : "saved " + file.string());
-}
-
-// If the epoch was broken off, its checkpoint has already been saved.
-void Trainer::save_epoch(const Evaluation& result) {
-  TrainingState reached = state();
-  if (!checkpoints_ || reached.position.consumed != 0) return;
-  reached.evaluation = result;
-  checkpoints_->save(reached);
 }
 
 // At the end of an epoch a step may have fewer batches than usual.

@@ -55,7 +55,8 @@ class Trainer {
   };
   // Trains the rest of the epoch.
   [[nodiscard]] End train_epoch(int epoch);
-  void evaluate_epoch(int epoch);
+  // Also saves, if the epoch is over in the state that was reached.
+  void evaluate_epoch(int epoch, TrainingState reached);
   // Tells the learning rate's schedule the test loss of an epoch that is over.
   void step_plateau(double loss);
   void begin_accumulation(const ddp::Batch& batch);
@@ -68,7 +69,6 @@ class Trainer {
   void check_loss(double loss, const std::string& name) const;
   // Saves before evaluating, since the sender of the signal may not wait for an evaluation.
   void save_before_stop();
-  void save_epoch(const Evaluation& result);
   [[nodiscard]] TrainingState state() const;
   void log_step(int epoch, const ddp::Batch& batch);
   // Prints what the steps so far have cost.

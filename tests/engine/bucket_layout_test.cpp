@@ -165,6 +165,9 @@ TEST_CASE("if the bucket order costs overlap, the advice gives a better order",
   CHECK_THAT(order_advice(layout, observed, all),
              Catch::StartsWith("2 of 4 buckets were full but had to wait") &&
                  Catch::EndsWith(".order = {2, 1, 3, 0}"));
+  CHECK_THAT(order_advice(layout, observed, all, Packing::kDense),
+             Catch::EndsWith("; register the parameters in the reverse of the order in which "
+                             "gradients became ready: 0, 3, 1, 2"));
   options.order = observed;
   CHECK(order_advice(lay_out_buckets(gradients, options), observed, all).empty());
 

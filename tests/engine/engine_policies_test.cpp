@@ -180,13 +180,15 @@ TEST_CASE("one log line names the ranks that ran out of data", "[engine][uneven]
 
 TEST_CASE("a loop that no rank ends is warned of once", "[engine][uneven]") {
   const test::StderrCapture captured;
-  run_on_all_backends(2, [](ProcessGroup& group) {
-    Trainee trainee(group, {});
-    for (int step = 0; step < 30; ++step) trainee.step(1, {.samples = step < 9 ? 0.0 : 1.0});
-    for (int step = 0; step < 30; ++step) trainee.step(1, {.samples = 0});
-  });
+  for (const int world_size : {1, 2}) {
+    run_on_all_backends(world_size, [](ProcessGroup& group) {
+      Trainee trainee(group, {});
+      for (int step = 0; step < 30; ++step) trainee.step(1, {.samples = step < 9 ? 0.0 : 1.0});
+      for (int step = 0; step < 30; ++step) trainee.step(1, {.samples = 0});
+    });
+  }
   CHECK(count_lines(captured, "10 steps in a row had no samples on any rank") ==
-        test::backends().size());
+        2 * test::backends().size());
 }
 
 TEST_CASE("a metric that is not finite is warned of once, unless such steps are stopped or skipped",
@@ -332,10 +334,12 @@ TEST_CASE("a vote counts once in a step of several passes", "[engine][agree]") {
     for (int pass = 0; pass < 3; ++pass) {
       (void)ddp.begin_step({.asks_to_stop = pass == 0 && group.rank() == 1});
       ddp.vote(1, group.rank() == 0);
+      ddp.vote(2, pass == group.rank());
       mark_all(ddp);
       ddp.wait();
     }
     expect(!ddp.agreed(1, Quorum::kAll) && ddp.agreed(1, Quorum::kAny), "one of two");
+    expect(ddp.agreed(2, Quorum::kAll), "each in one pass");
     expect(ddp.stop_requested(), "asked for in the first pass");
     expect(ddp.summary().active_ranks == 2, "ranks, not passes");
   });

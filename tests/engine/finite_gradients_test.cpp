@@ -120,3 +120,17 @@ TEST_CASE("the rank is named even if its gradients are in the caller's memory",
     CHECK_THAT(error, Catch::Contains("it came from rank 2 ('fc1.bias')"));
   }
 }
+
+TEST_CASE("the rank is named whose NaN comes from a later pass without samples",
+          "[engine][finite]") {
+  const auto errors = errors_of_ranks(2, [&](ProcessGroup& group) {
+    Trainee trainee(group, {.non_finite = NonFinite::kStop, .scan_gradients = true});
+    trainee.ddp.accumulate(2);
+    trainee.step(1);
+    const bool is_bad = group.rank() == 1;
+    trainee.step(is_bad ? kNan : 1, {.samples = is_bad ? 0.0 : 1.0});
+  });
+  for (const std::string& error : errors) {
+    CHECK_THAT(error, Catch::Contains("it came from rank 1 ("));
+  }
+}

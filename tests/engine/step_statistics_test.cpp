@@ -237,6 +237,15 @@ TEST_CASE("pauses are left out and counted, but waits for data are not", "[stati
   Job hungry;
   hungry.data = [](int, int step) { return step % 100 == 99 ? 3.0 : 0.0; };
   CHECK(statistics_of(hungry, 302).costs().pauses == 0);
+  // Also beside a rank that never has samples.
+  StepStatistics beside_idle(0, 2, 1'000'000);
+  for (std::uint64_t step = 0; step < 302; ++step) {
+    const double work = (step % 100 == 99 ? 3000 : 20) * kMs;
+    beside_idle.end_step(step, {.seconds = work + 2 * kMs});
+    beside_idle.add_ranks(step, std::vector<RankTimes>{{work, 0}, {0.01 * kMs, 0, true}});
+  }
+  CHECK(beside_idle.costs().pauses == 3);
+  CHECK(beside_idle.costs().steps == 298);
   // A job that becomes slow and stays slow soon no longer counts as pausing.
   Job slower;
   slower.compute = [](int, int step) { return (step < 50 ? 1 : 30) * kMs; };

@@ -277,6 +277,36 @@ TEST_CASE("passes add up whose backward runs on another stream than wait()", "[g
   });
 }
 
+TEST_CASE("a pass that marks nothing is over before the next one, on whatever stream",
+          "[gpu][engine]") {
+  run({}, [](Trainee& trainee, int, int world) {
+    DistributedDataParallel& ddp = trainee.ddp;
+    const Device device = ddp.group().device();
+    const cu::OwnedStream backward(device);
+    const cu::OwnedStream waiter(device);
+    const Floats addend(kElements, device);
+    const Floats delay(std::size_t{1} << 24, device);
+    cu::synchronize({});
+    for (int step = 0; step < 2; ++step) {
+      ddp.accumulate(2);
+      (void)ddp.begin_step({.samples = 0});
+      for (int i = 0; i < 8; ++i) cu::fill(delay.buffer(), i, waiter.view());
+      ddp.wait(waiter.view());  // zeroes the gradients
+      const double factor = ddp.begin_step({.samples = 3});
+      cu::fill(addend.buffer(), 6 * factor, backward.view());
+      for (const std::size_t i : {1, 0}) {
+        cu::reduce(addend.buffer(), ddp.gradient(i), ReduceOp::kSum, backward.view());
+        ddp.mark_ready(i, backward.view());
+      }
+      ddp.wait(waiter.view());
+      trainee.stream = waiter.view();
+      expect(ddp.summary().samples == 3 * world, "the samples of the second pass");
+      expect(trainee.distance_to(6) < 1e-5F, "the gradients of the second pass");
+      backward.synchronize();
+    }
+  });
+}
+
 TEST_CASE("a NaN gradient on the device skips the step on all ranks", "[gpu][engine]") {
   DdpOptions options;
   options.non_finite = NonFinite::kSkip;

@@ -98,6 +98,24 @@ TEST_CASE("a plateau schedule resumes with its state", "[resume]") {
   CHECK(stopped.parameters() == unbroken.parameters());
 }
 
+TEST_CASE("an epoch whose job stopped before its evaluation is evaluated by the next one",
+          "[resume][stop]") {
+  const ddp::test::TemporaryDirectory set;
+  ddp::test::write_fashion_mnist(set.path(), {.train = 600, .test = 100});
+  const Arguments flags = {"--epochs", "2", "--data-dir", set.path(), "--global-batch-size", "30"};
+  ResumableJob stopped(2);
+  (void)stopped.run(flags);
+  const auto last = stopped.file("c/model_epoch_2.safetensors");
+  const auto evaluated = load_checkpoint(last).metadata;
+  take_back_evaluation(last, last);
+  std::filesystem::remove(stopped.file("c/model_best.safetensors"));
+  const std::string text = stopped.run(flags);
+  CHECK_THAT(text, Contains("\nepoch 2/2: test accuracy ") &&
+                       Contains("\nnothing is left to train: test accuracy "));
+  CHECK(load_checkpoint(last).metadata == evaluated);
+  CHECK(stopped.latest() == "model_epoch_2.safetensors\nmodel_epoch_1.safetensors\n");
+}
+
 TEST_CASE("a job with another number of ranks resumes with the rest of the epoch", "[resume]") {
   const Arguments flags = {"--max-steps", "40", "--dtype", "float64"};
   ResumableJob alone(1);

@@ -426,6 +426,13 @@ TEST_CASE("ranks with different data or flags are an error at the start", "[main
                 "[train] jobs differ in model: rank 0 has mlp, rank 1 has lenet5");
   check_refused(command("--data-dir 0 --model resnet18 $([ $RANK = 0 ] && echo --sync-bn)"),
                 "[train] jobs differ in sync_bn: rank 0 has true, rank 1 has false");
+  check_refused(command("--data-dir 0 --max-steps 1$RANK"),
+                "[train] jobs differ in max_steps: rank 0 has 10, rank 1 has 11");
+  check_refused(command("--data-dir 0 $([ $RANK = 0 ] && echo --checkpoint-dir c)"),
+                "[train] jobs differ in checkpoint_dir_or_resume: rank 0 has true, rank 1 has "
+                "false");
+  check_refused(command("--data-dir 0 $([ $RANK = 0 ] && echo --step-svg step.svg)"),
+                "[train] jobs differ in trace_or_step_svg: rank 0 has true, rank 1 has false");
 }
 
 TEST_CASE("bad input is refused in one line", "[main]") {

@@ -59,7 +59,9 @@ void train(const std::string& mistake) {
       group,
       {{"weight", {kInputs}, ddp::buffer_of(model.weight)},
        {"bias", {1}, ddp::buffer_of(model.bias)}},
-      {.nominal_samples = 10, .fold_scale = mistake == "none, folded"});
+      {.nominal_samples = 10,
+       .fold_scale = mistake == "none, folded",
+       .non_finite = mistake == "none, skips" ? ddp::NonFinite::kSkip : ddp::NonFinite::kIgnore});
   for (int step = 0; step < kSteps; ++step) {
     std::vector<int> samples;
     const int size = mistake == "none, short batch" && step == 1 ? batch / 2 : batch;
@@ -73,11 +75,13 @@ void train(const std::string& mistake) {
     if (mistake == "none, chaotic") {
       for (int i = 0; i < kInputs; ++i) gradient.weight[i] += std::sin(1e17 * model.weight[i]);
     }
+    if (mistake == "none, skips" && step == 1) gradient.bias[0] = std::nan("");
     write(gradient.bias, factor, ddp.gradient(1));
     ddp.mark_ready(1, {});
     write(gradient.weight, factor, ddp.gradient(0));
     ddp.mark_ready(0, {});
     ddp.wait({});
+    if (!ddp.should_step()) continue;
     const double scale = ddp.gradient_scale() == nullptr ? 1 : *ddp.gradient_scale();
     for (int i = 0; i < kInputs; ++i) {
       model.weight[i] -= rate * scale * ddp.gradient(0).as<double>()[i];

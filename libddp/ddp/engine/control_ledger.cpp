@@ -23,8 +23,7 @@ void ControlLedger::count(const ControlFields& sums) {
     last_.active_ranks += active_[i];
   }
   replicas_agree_ = fingerprints_agree(sums);
-  const bool is_empty = last_.samples == 0 && last_.active_ranks == sums.world_size();
-  steps_without_samples_ = is_empty ? steps_without_samples_ + 1 : 0;
+  count_emptiness();
 }
 
 // Touches only the metrics in use, since the kernels of a step leave none of this in the caches.
@@ -35,6 +34,12 @@ void ControlLedger::count_alone(const ControlFields& numbers, const RankState& o
   last_.stop_requests = own.asks_to_stop ? 1 : 0;
   std::copy(own.votes.begin(), own.votes.end(), last_.votes.begin());
   active_[0] = own.is_active ? 1 : 0;
+  count_emptiness();
+}
+
+void ControlLedger::count_emptiness() {
+  const bool is_empty = last_.samples == 0 && last_.active_ranks == std::ssize(active_);
+  steps_without_samples_ = is_empty ? steps_without_samples_ + 1 : 0;
 }
 
 void ControlLedger::count_pass(const ControlFields& sums, std::size_t slots) {

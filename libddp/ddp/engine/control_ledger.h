@@ -45,6 +45,7 @@ class ControlLedger {
 
  private:
   void count_pass(const ControlFields& sums, std::size_t slots);
+  void count_emptiness();
 
   std::uint64_t steps_ = 0;
   std::uint64_t steps_without_samples_ = 0;

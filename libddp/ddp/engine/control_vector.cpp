@@ -72,8 +72,8 @@ void ControlVector::add_metric(std::size_t slot, double value, double weight) {
   if (weight == 0) return;  // the mean over an empty batch may be NaN
   if (device_values_[slot].count != 0) {
     throw std::invalid_argument("[ddp] metric " + std::to_string(slot) +
-                                " already has a value on the device in this step; such a value "
-                                "must be the step's only one");
+                                " already has a value on the device in this pass; such a value "
+                                "must be the pass's only one");
   }
   own().add_metric(slot, value, weight);
 }
@@ -85,7 +85,7 @@ void ControlVector::add_metric(std::size_t slot, const Buffer& value, double wei
     throw std::invalid_argument("[ddp] metric " + std::to_string(slot) + ": got " +
                                 to_string(value) + ", expected one element on " +
                                 to_string(group_.device()) +
-                                " that is the metric's only value in this step");
+                                " that is the metric's only value in this pass");
   }
   if (weight == 0) return;
   device_values_[slot] = value;

@@ -105,7 +105,7 @@ std::string DistributedDataParallel::order_advice() const {
   for (std::size_t i = 0; i < reducer.gradient_count(); ++i) {
     if (reducer.is_expected(i)) awaited.push_back(i);
   }
-  return ddp::order_advice(layout(), ready_order(), awaited);
+  return ddp::order_advice(layout(), ready_order(), awaited, reducer.packing());
 }
 
 std::string DistributedDataParallel::report() const {

@@ -38,7 +38,8 @@ namespace ddp {
 // n_ref. With batches of the nominal size the factor is 1. In a world of one a step of one pass has
 // the factor 1 and nothing is done, except that GradientKind::kSum is divided by n.
 //
-// A rank with n = 0 contributes zeros, whatever its gradients hold, and may skip mark_ready.
+// A rank that has no samples in a step contributes zeros, whatever its gradients hold. In a pass
+// with n = 0, a rank may skip mark_ready.
 //
 // A step may consist of several backward passes over micro-batches, of which the last one reduces
 // (see accumulate() and no_sync()). Each pass has its own begin_step, backward, wait and n; every
@@ -140,11 +141,11 @@ class DistributedDataParallel {
   // between begin_step and the first mark_ready of the step.
   void record_metric(std::size_t slot, double value, SampleCount weight);
   // As above, for one element on the group's device. It is read behind the gradients of the first
-  // bucket, so the host does not wait for the loss. At most once for each slot and step.
+  // bucket, so the host does not wait for the loss. At most once for each slot and pass.
   void record_metric(std::size_t slot, const Buffer& value, SampleCount weight);
 
-  // Takes part in vote `slot` (< kMaxVotes) of all ranks; a rank that does not vote votes no. For
-  // decisions on which ranks must agree. May be called when record_metric may.
+  // Takes part in vote `slot` (< kMaxVotes) of all ranks; a rank is in favour if one of its calls
+  // in the step was. For decisions on which ranks must agree. May be called when record_metric may.
   void vote(std::size_t slot, bool in_favour);
 
   // Gradient i is final once the work that `stream` holds now has run. A second call in a pass is
@@ -158,7 +159,8 @@ class DistributedDataParallel {
   // (on CUDA from wait_host(), or from their next call that waits for the group).
   // In a pass that does not reduce, gradients stay as they are; those that no pass has written yet
   // become 0. The streams that marked gradients are then ordered behind `stream`, so the next pass
-  // may add to gradients there.
+  // may add to gradients there; any other stream must be ordered behind it by the caller. If
+  // nothing was marked, the host waits instead.
   void wait(Stream stream = {});
   // Between steps: blocks the host until the gradients of the last pass are reduced, and throws
   // what prevented that, such as the death of a rank. On the CPU wait() has done so. On CUDA call
@@ -166,7 +168,7 @@ class DistributedDataParallel {
   void wait_host() const;
 
   // Copies rank 0's buffers to all ranks, since each rank computes them from its own samples. Call
-  // it before evaluating or saving. Collective, between steps; orders `stream` behind it.
+  // it before evaluating or saving. Collective, between passes; orders `stream` behind it.
   void broadcast_buffers(Stream stream = {});
   // Call it before the forward pass of each training step: with BufferSync::kEveryForward it
   // broadcasts the buffers.

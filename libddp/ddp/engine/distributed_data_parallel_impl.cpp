@@ -140,7 +140,8 @@ double DistributedDataParallel::Impl::begin_step(const StepOptions& step) {
 
 void DistributedDataParallel::Impl::vote(std::size_t slot, bool in_favour) {
   check_open("vote");
-  own_.votes[checked_vote(slot)] = in_favour;
+  bool& vote = own_.votes[checked_vote(slot)];
+  vote = vote || in_favour;
 }
 
 void DistributedDataParallel::Impl::mark_ready(std::size_t i, Stream stream) {
@@ -149,7 +150,7 @@ void DistributedDataParallel::Impl::mark_ready(std::size_t i, Stream stream) {
   if (!reducer_.accepts(i)) marks_.refuse(i, number_of_step());
   state_ = State::kReducing;
   if (passes_.reduces()) callers_.copy_in(i, stream);
-  if (finite_ && samples_ > 0) finite_->scan(i, gradient(i), stream);
+  if (finite_ && step_samples_ > 0) finite_->scan(i, gradient(i), stream);
   reducer_.mark_ready(i, stream);
 }
 
@@ -266,7 +267,7 @@ std::vector<Buffer> DistributedDataParallel::Impl::gradients() const {
 }
 
 void DistributedDataParallel::Impl::open_step() {
-  if (!alone_) log_warnings();
+  if (!alone_ || control_.arrived_ledger().steps_without_samples() > 0) log_warnings();
   ++step_;
   if (finite_) finite_->begin_step(stream_);
   own_ = {.is_active = false};
@@ -302,7 +303,7 @@ void DistributedDataParallel::Impl::log_warnings() {
   if (group_->rank() != 0) return;
   const ControlLedger& ledger = control_.arrived_ledger();
   warnings_.look(ledger, steps_before_);
-  const std::string warning = same_data_->warning(ledger);
+  const std::string warning = same_data_ ? same_data_->warning(ledger) : "";
   if (!warning.empty()) logging::warning(warning);
 }
 
@@ -319,7 +320,8 @@ void DistributedDataParallel::Impl::reduce(Stream stream) {
   callers_.copy_back(stream);
   outcome_.end_step(
       {.is_active = own_.is_active, .has_samples = step_samples_ > 0, .is_finite = is_finite});
-  if (sketcher_) sketch_step(stream);
+  if (sketcher_ && is_finite)
+    sketch_step(stream);  // a step that is skipped is no part of the model
 }
 
 // Ends a pass that does not reduce: its gradients stay in place for the next pass to add to.

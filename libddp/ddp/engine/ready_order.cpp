@@ -49,16 +49,24 @@ OrderCost cost_of_order(const BucketLayout& layout, std::span<const std::size_t>
 }
 
 std::string order_advice(const BucketLayout& layout, std::span<const std::size_t> observed,
-                         std::span<const std::size_t> awaited) {
+                         std::span<const std::size_t> awaited, Packing packing) {
   std::vector<std::size_t> order(observed.begin(), observed.end());
   append_missing(order, layout, [&](std::size_t i) { return contains(awaited, i); });
   const OrderCost cost = cost_of_order(layout, order);
   if (!is_worth_telling(layout, cost)) return "";
   append_missing(order, layout, [](std::size_t) { return true; });
-  return fmt::format(
-      "{} of {} buckets were full but had to wait for an earlier one; pass the order in which "
-      "gradients became ready: .order = {{{}}}",
-      cost.buckets, layout.buckets.size(), fmt::join(order, ", "));
+  const std::string waited =
+      fmt::format("{} of {} buckets were full but had to wait for an earlier one; ", cost.buckets,
+                  layout.buckets.size());
+  if (packing == Packing::kAligned) {
+    return waited + fmt::format("pass the order in which gradients became ready: .order = {{{}}}",
+                                fmt::join(order, ", "));
+  }
+  std::ranges::reverse(order);
+  return waited + fmt::format(
+                      "register the parameters in the reverse of the order in which "
+                      "gradients became ready: {}",
+                      fmt::join(order, ", "));
 }
 
 }  // namespace ddp

@@ -21,12 +21,14 @@ struct OrderCost {
 [[nodiscard]] OrderCost cost_of_order(const BucketLayout& layout,
                                       std::span<const std::size_t> observed);
 
-// A sentence with the order to pass as BucketOptions::order; empty if at most a tenth of the bytes
-// had to wait. `awaited` lists the parameters that a pass waits for. Those that are not `observed`
-// kept their buckets waiting until the end of the pass, and are last in the order, as are those
-// that are in neither list.
+// A sentence with the order to pass as BucketOptions::order or, if the gradients lie in the
+// caller's dense memory, with the order in which to register the parameters; empty if at most a
+// tenth of the bytes had to wait. `awaited` lists the parameters that a pass waits for. Those that
+// are not `observed` kept their buckets waiting until the end of the pass, and are last in the
+// order, as are those that are in neither list.
 [[nodiscard]] std::string order_advice(const BucketLayout& layout,
                                        std::span<const std::size_t> observed,
-                                       std::span<const std::size_t> awaited);
+                                       std::span<const std::size_t> awaited,
+                                       Packing packing = Packing::kAligned);
 
 }  // namespace ddp

@@ -15,10 +15,6 @@ namespace ddp {
 
 namespace {
 
-Packing packing_of(const Reducer::Options& options) {
-  return options.flat_gradients.data != nullptr ? Packing::kDense : Packing::kAligned;
-}
-
 // More streams than these may produce gradients, but noting them may allocate.
 constexpr std::size_t kUsualProducers = 16;
 
@@ -34,7 +30,8 @@ Reducer::Reducer(ProcessGroup& group, std::span<const GradientSpec> gradients,
                  const Options& options, AtLaunch at_launch)
     : group_(group),
       issuer_(new_issuer(group)),
-      layout_(lay_out_buckets(gradients, options.buckets, options.tail_count, packing_of(options))),
+      packing_(options.flat_gradients.data != nullptr ? Packing::kDense : Packing::kAligned),
+      layout_(lay_out_buckets(gradients, options.buckets, options.tail_count, packing_)),
       at_launch_(std::move(at_launch)),
       communicates_(group.world_size() > 1),
       overlap_(options.buckets.overlap),
@@ -143,6 +140,7 @@ void Reducer::note_producer(Stream stream) {
 }
 
 void Reducer::order_producers_behind(Stream stream) {
+  if (producers_.empty() && group_.device().is_cuda()) return cu::synchronize(stream);
   bool is_recorded = false;
   for (const Stream& producer : producers_) {
     if (producer.native == stream.native) continue;

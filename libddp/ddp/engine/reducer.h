@@ -73,6 +73,7 @@ class Reducer {
 
   [[nodiscard]] std::size_t gradient_count() const { return gradients_.size(); }
   [[nodiscard]] const BucketLayout& layout() const { return layout_; }
+  [[nodiscard]] Packing packing() const { return packing_; }
   // The memory of gradient i in its bucket; valid as long as the reducer exists.
   [[nodiscard]] Buffer gradient(std::size_t i) const;
   [[nodiscard]] Buffer bucket(std::size_t b) const;
@@ -123,7 +124,8 @@ class Reducer {
   // Call after end_backward(). Orders `consumer` behind all sums.
   void wait(Stream consumer);
   // Orders the streams that wrote gradients in this pass behind `stream`, so that the next pass may
-  // add to them there. Records nothing if all of them are `stream`.
+  // add to them there. Records nothing if all of them are `stream`. If there are none, the host
+  // waits for `stream`, since nothing tells which streams the next pass will use.
   void order_producers_behind(Stream stream);
   // Blocks the host until all sums of the last pass are done.
   void wait_host() const;
@@ -172,6 +174,7 @@ class Reducer {
 
   ProcessGroup& group_;
   std::uint8_t issuer_;
+  Packing packing_;
   BucketLayout layout_;
   std::unique_ptr<GradientHook> hook_;
   AtLaunch at_launch_;

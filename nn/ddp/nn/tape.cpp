@@ -69,7 +69,7 @@ Variable Tape::narrowed(const Variable& operand) {
   return narrowed_.emplace(operand.slot_, cast(*this, operand, *autocast_)).first->second;
 }
 
-std::vector<Parameter*> Tape::backward(const Variable& loss, const BackwardOptions& options) {
+void Tape::check_loss(const Variable& loss) const {
   if (loss.is_constant()) {
     throw std::logic_error(
         "[nn] backward: the loss does not depend on any parameter: all are frozen "
@@ -84,6 +84,10 @@ std::vector<Parameter*> Tape::backward(const Variable& loss, const BackwardOptio
                                 slots_[index_of(loss)].parameter->name() +
                                 "' itself, expected the result of an operation");
   }
+}
+
+std::vector<Parameter*> Tape::backward(const Variable& loss, const BackwardOptions& options) {
+  check_loss(loss);
   struct ClearAtExit {
     Tape& tape;
     ~ClearAtExit() { tape.clear(); }

@@ -130,6 +130,11 @@ class Tape {
   // has_grad(). Consumes the recording: using a Variable that was made before is a
   // std::logic_error.
   std::vector<Parameter*> backward(const Variable& loss, const BackwardOptions& options = {});
+  // Throws what backward() throws about a loss: std::logic_error if it depends on no parameter,
+  // std::invalid_argument unless it is one element that an operation has computed.
+  void check_loss(const Variable& loss) const;
+  // Drops the recording, as backward() does.
+  void clear();
 
  private:
   struct Slot {
@@ -161,7 +166,6 @@ class Tape {
   std::size_t index_of(const Variable& variable) const;
   GradientTarget target_of(Slot& slot);
   void play(const BackwardOptions& options, std::vector<Parameter*>& reached);
-  void clear();
 
   Context& context_;
   Recording recording_;

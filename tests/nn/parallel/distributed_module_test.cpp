@@ -188,6 +188,25 @@ TEST_CASE("a rank without samples steps, whatever layers its empty batch reached
   });
 }
 
+TEST_CASE("a rank without samples needs no forward pass, and one with samples needs parameters",
+          "[module]") {
+  test::run_on_all_backends(2, [](ProcessGroup& group) {
+    Trainee trainee(group.shared_from_this(), {.unused = UnusedParameters::kZero});
+    const nn::Variable none(Tensor::zeros({}, DType::kFloat64, group.device()));
+    const std::string error = error_of([&] { trainee.model.backward(trainee.tape, none, 1); });
+    expect(error.find("the loss does not depend on any parameter") != std::string::npos, error);
+    for (int step = 0; step < 2; ++step) {
+      if (group.rank() == 0) {
+        trainee.backward(0, 2);
+      } else {
+        trainee.model.backward(trainee.tape, none, 0);
+      }
+      expect(trainee.model.engine().summary().samples == 2, "those of rank 0");
+      trainee.optimizer.step();
+    }
+  });
+}
+
 TEST_CASE("a step with NaN gradients changes no rank's model", "[module]") {
   test::run_on_all_backends(2, [&](ProcessGroup& group) {
     Trainee trainee(group.shared_from_this(),

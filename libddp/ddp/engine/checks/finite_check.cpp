@@ -88,8 +88,10 @@ std::string FiniteCheck::describe(std::uint64_t step, Stream stream) {
                            parameters_[first].name + "' is not finite";
   if (!scans_) return text + " (with DdpOptions::scan_gradients, this message names the rank)";
   const std::string ranks = culprits(stream);
-  return text + (ranks.empty() ? "; every rank's own gradient was finite, so their sum overflowed"
-                               : "; it came from " + ranks);
+  if (!ranks.empty()) return text + "; it came from " + ranks;
+  return text +
+         "; every rank's own gradient was finite, so it overflowed on the way: by a factor, in the "
+         "sum, or in a hook's narrower type";
 }
 
 std::optional<std::size_t> FiniteCheck::find(std::span<const Buffer> buffers, Stream stream) {

@@ -2,6 +2,7 @@
 #include "ddp/engine/statistics/step_statistics.h"
 
 #include <algorithm>
+#include <limits>
 #include <stdexcept>
 #include <string>
 
@@ -45,7 +46,7 @@ void StepStatistics::add_ranks(std::uint64_t step, std::span<const RankTimes> ra
   pending.is_open = false;
   if (step == 0) return;
   const bool all_work = std::ranges::none_of(ranks, &RankTimes::is_idle);
-  if (all_work && is_pause(pending.own, ranks)) return;
+  if (is_pause(pending.own, ranks)) return;
   if (all_work && world_size_ > 1) {
     stragglers_.add(ranks);
     if (is_stall(ranks)) return;
@@ -57,10 +58,14 @@ void StepStatistics::add_ranks(std::uint64_t step, std::span<const RankTimes> ra
   sums_.beside_idle += sums_.straggler - waited_before;
 }
 
+// All ranks that have samples stand still together, as in an evaluation.
 bool StepStatistics::is_pause(const OwnStep& own, std::span<const RankTimes> ranks) {
-  if (!usual_fastest_.is_far_longer(compute_of(std::ranges::min(ranks, {}, compute_of)))) {
-    return false;
+  constexpr double kNone = std::numeric_limits<double>::infinity();
+  double fastest = kNone;
+  for (const RankTimes& rank : ranks) {
+    if (!rank.is_idle) fastest = std::min(fastest, compute_of(rank));
   }
+  if (fastest == kNone || !usual_fastest_.is_far_longer(fastest)) return false;
   ++pauses_;
   sums_.pauses += std::max(own.seconds, slowest_work(ranks));
   return true;

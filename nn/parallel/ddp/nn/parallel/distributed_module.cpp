@@ -141,6 +141,9 @@ void DistributedModule::backward(Tape& tape, const Variable& loss, const StepOpt
                              "before the DistributedModule is made");
     }
   }
+  // Without samples there may be no forward pass either.
+  const bool has_backward = step.samples > 0 || !loss.is_constant();
+  if (has_backward) tape.check_loss(loss);
   clipped_.reset();
   loss_scale_ = scaler_ == nullptr ? 1 : scaler_->scale();
   const double factor = engine_.begin_step(step) * loss_scale_;
@@ -148,9 +151,13 @@ void DistributedModule::backward(Tape& tape, const Variable& loss, const StepOpt
   for (std::size_t i = 0; i < metrics.size(); ++i) {
     engine_.record_metric(i, metrics[i].value.buffer(), metrics[i].weight);
   }
-  tape.backward(loss, {.seed = factor, .on_grad_ready = [this](Parameter& parameter) {
-                         engine_.mark_ready(index_of(parameter), context_.stream());
-                       }});
+  if (has_backward) {
+    tape.backward(loss, {.seed = factor, .on_grad_ready = [this](Parameter& parameter) {
+                           engine_.mark_ready(index_of(parameter), context_.stream());
+                         }});
+  } else {
+    tape.clear();
+  }
   engine_.wait(context_.stream());
   const bool may_differ = may_be_unused_ || step.samples == 0;
   if (may_differ && engine_.is_synchronized()) take_use_from_engine();
