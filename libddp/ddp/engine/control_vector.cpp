@@ -12,10 +12,11 @@
 
 namespace ddp {
 
-ControlVector::ControlVector(ProcessGroup& group)
+ControlVector::ControlVector(ProcessGroup& group, AfterCount after_count)
     : group_(group),
       is_cuda_(group.device().is_cuda()),
       ledger_(group.world_size()),
+      after_count_(group.world_size() > 1 ? std::move(after_count) : nullptr),
       count_(ControlFields::count(group.world_size())),
       memory_(group.allocate(count_ * sizeof(double))) {
   const cu::DeviceGuard guard(group.device());
@@ -137,6 +138,7 @@ void ControlVector::count(const Arrival& arrival) {
     throw MismatchError("[ddp] " + mismatch);
   }
   ledger_.count(sums);
+  if (after_count_) after_count_(ledger_);
 }
 
 void ControlVector::carry(Stream stream) {

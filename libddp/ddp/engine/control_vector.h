@@ -4,6 +4,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 
 #include "ddp/base/allocation.h"
 #include "ddp/collectives/process_group.h"
@@ -26,7 +27,10 @@ namespace ddp {
 // in different epochs: on the CPU in wait(), on CUDA in the first call that finds the sums arrived.
 class ControlVector {
  public:
-  explicit ControlVector(ProcessGroup& group);
+  // `after_count`, if there is one, is called whenever a step has been counted; with several ranks
+  // only.
+  using AfterCount = std::function<void(const ControlLedger&)>;
+  explicit ControlVector(ProcessGroup& group, AfterCount after_count = {});
 
   // Starts a pass: its numbers are 0 except this rank's samples, which are also counted in `unit`.
   void reset(double samples, double unit);
@@ -101,6 +105,7 @@ class ControlVector {
   std::uint64_t arrived_steps_ = 0;  // for which wait() or finish_alone() was called
   std::size_t turn_ = 0;
   ControlLedger ledger_;
+  AfterCount after_count_;
   Work work_;
   std::size_t count_;   // elements of the vector
   Allocation memory_;   // of the group's kind

@@ -46,7 +46,10 @@ DistributedDataParallel::Impl::Impl(std::shared_ptr<ProcessGroup> group,
       alone_(group_->world_size() == 1),
       control_label_(group_->recorder().labels().add("control vector")),
       buffers_label_(group_->recorder().labels().add("buffers of a model")),
-      control_(*group_),
+      control_(
+          *group_, group_->rank() != 0
+                       ? ControlVector::AfterCount()
+                       : [this](const ControlLedger& ledger) { log_warnings(ledger); }),
       reducer_(*group_, gradient_specs(parameters_),
                {.buckets = options_.buckets,
                 .make_hook = options_.hook,
@@ -267,7 +270,6 @@ std::vector<Buffer> DistributedDataParallel::Impl::gradients() const {
 }
 
 void DistributedDataParallel::Impl::open_step() {
-  if (!alone_ || control_.arrived_ledger().steps_without_samples() > 0) log_warnings();
   ++step_;
   if (finite_) finite_->begin_step(stream_);
   own_ = {.is_active = false};
@@ -298,10 +300,8 @@ void DistributedDataParallel::Impl::launch_control(Stream stream) {
   control_.launch(own_, stream);
 }
 
-// What rank 0 has learned about all ranks from the last steps.
-void DistributedDataParallel::Impl::log_warnings() {
-  if (group_->rank() != 0) return;
-  const ControlLedger& ledger = control_.arrived_ledger();
+// What rank 0 has learned about all ranks from a step.
+void DistributedDataParallel::Impl::log_warnings(const ControlLedger& ledger) {
   warnings_.look(ledger, steps_before_);
   const std::string warning = same_data_ ? same_data_->warning(ledger) : "";
   if (!warning.empty()) logging::warning(warning);
@@ -313,6 +313,7 @@ void DistributedDataParallel::Impl::reduce(Stream stream) {
   reducer_.wait(stream);
   if (use_) use_->read(stream);
   finish_control(stream);
+  if (alone_ && step_samples_ == 0) warnings_.look(control_.arrived_ledger(), steps_before_);
   if (replicas_) replicas_->end_step(stream);
   if (factor_.divides() && !options_.fold_scale) average(stream);
   const bool is_finite = !finite_ || finite_->check(number_of_step(), stream);

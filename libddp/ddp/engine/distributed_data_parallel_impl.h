@@ -106,7 +106,7 @@ class DistributedDataParallel::Impl {
   void open_step();
   void note_pass(const StepOptions& pass);
   void launch_control(Stream stream);
-  void log_warnings();
+  void log_warnings(const ControlLedger& ledger);
   void reduce(Stream stream);
   void hold(Stream stream);
   void finish_control(Stream stream);

@@ -10,15 +10,15 @@
 
 namespace ddp {
 
-// Warnings about what the ranks have told each other in the last steps. Each kind is logged once,
-// on the one rank that has this object.
+// Warnings about what the ranks have told each other. Each kind is logged once, on the one rank that
+// has this object.
 class StepWarnings {
  public:
   StepWarnings(GroupNames names, NonFinite non_finite)
       : names_(std::move(names)), non_finite_(non_finite) {}
 
-  // Logs what is due. `ledger` has the steps whose sums have arrived, `steps_before` is the number
-  // of steps that the training had before them.
+  // Logs what is due after the ledger's last step. `steps_before` is the number of steps that the
+  // training had before those of the ledger.
   void look(const ControlLedger& ledger, std::uint64_t steps_before);
 
  private:
