@@ -81,9 +81,13 @@ void LogMux::write_log(Stream& stream, std::string_view bytes) {
                "; log files are incomplete from here on");
 }
 
+// The newline of a line whose beginning another stream's line has meanwhile ended is not shown.
 void LogMux::emit(Stream& stream, std::string_view line, LineEnd end) {
+  const bool was_cut = std::exchange(stream.is_cut, end == LineEnd::kNone);
   if (stream.is_shown) {
-    console_.sink(stream.channel).put(stream.owner, stream.prefix, line, end);
+    Sink& sink = console_.sink(stream.channel);
+    const bool is_over = was_cut && line == "\n" && !sink.is_open_for(stream.owner);
+    if (!is_over) sink.put(stream.owner, stream.prefix, line, end);
   }
   if (stream.channel == Channel::kErr) remember(stream, line, end);
 }

@@ -78,7 +78,8 @@ class LogMux {
     bool is_shown;
     LogFile log;
     std::string prefix;
-    int owner;  // tags this stream's lines in a Sink
+    int owner;            // tags this stream's lines in a Sink
+    bool is_cut = false;  // what was put there last was the beginning of a line
     LineSplitter splitter{};
     std::optional<Deadline> flush_at{};
     std::deque<TailLine> tail{};  // the last lines; used for stderr only

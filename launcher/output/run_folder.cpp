@@ -35,7 +35,7 @@ constexpr std::string_view kPrivatePrefix = ".ddp-launch-private-";
 constexpr std::string_view kSuffix = "XXXXXX";  // mkdtemp replaces it
 
 // Readable only by this user, as made by mkdtemp. Empty if it cannot be made.
-std::string make_temporary_folder(const char* parent, std::string_view prefix) {
+std::string make_temporary_folder(const std::string& parent, std::string_view prefix) {
   std::string path = fmt::format("{}/{}{}", parent, prefix, kSuffix);
   return ::mkdtemp(path.data()) == nullptr ? "" : path;
 }
@@ -60,7 +60,7 @@ bool is_orphaned(const std::string& path) {
   return ::flock(folder.get(), LOCK_EX | LOCK_NB) == 0;
 }
 
-void remove_orphans(const char* parent) {
+void remove_orphans(const std::string& parent) {
   using std::filesystem::directory_iterator;
   std::error_code ignored;  // what cannot be found or removed only takes space
   for (directory_iterator entry(parent, ignored), end; entry != end; entry.increment(ignored)) {
@@ -72,9 +72,12 @@ void remove_orphans(const char* parent) {
   }
 }
 
-const char* temporary_parent(const char* otherwise) {
+// Absolute, since workers may change their folder.
+std::string temporary_parent(const char* otherwise) {
   const char* chosen = std::getenv("TMPDIR");
-  return chosen == nullptr || *chosen == '\0' ? otherwise : chosen;
+  if (chosen == nullptr || *chosen == '\0') return otherwise;
+  std::error_code ignored;
+  return std::filesystem::absolute(chosen, ignored).lexically_normal().string();
 }
 
 // The user may have chosen the run's name, so it must not contain '/' or begin with '.'.
@@ -107,8 +110,8 @@ bool make_folder(const std::string& path) {
 }  // namespace
 
 PrivateFolder::PrivateFolder() {
-  const char* first = temporary_parent("/dev/shm");
-  for (const char* parent : {first, "/tmp"}) {
+  const std::string first = temporary_parent("/dev/shm");
+  for (const std::string& parent : {first, std::string("/tmp")}) {
     remove_orphans(parent);
     path_ = make_temporary_folder(parent, kPrivatePrefix);
     if (!path_.empty()) break;
@@ -134,7 +137,7 @@ RunFolder::RunFolder(const LogOptions& options, const JobLayout& layout, std::st
   if (options.directory) {
     root_ = make_new_folder(*options.directory, folder_name(layout));
   } else if (stays_) {
-    const char* parent = temporary_parent("/tmp");
+    const std::string parent = temporary_parent("/tmp");
     root_ = make_temporary_folder(parent, kLogPrefix);
     if (root_.empty()) {
       throw LaunchError(fmt::format(

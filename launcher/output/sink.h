@@ -23,6 +23,9 @@ class Sink {
   // open line (LineEnd::kNone or kCarriageReturn) first.
   void put(int owner, std::string_view prefix, std::string_view line, LineEnd end);
 
+  // Whether that stream's line is open, so that more of it can follow.
+  [[nodiscard]] bool is_open_for(int owner) const { return open_owner_ == owner; }
+
   void flush();
 
   // What to poll for room.

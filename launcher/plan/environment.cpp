@@ -97,6 +97,9 @@ EnvironmentBlock worker_environment(const WorkerPlan& plan, const JobLayout& lay
   for (const auto& [name, value] : changes.set_if_missing) set_if_missing(block, name, value);
   set(block, "TORCHELASTIC_ERROR_FILE", last_words(attempt, local_rank, "error.json"));
   for (const auto& [name, value] : placement.environment) set(block, name, value);
+  // A Python program that is executed by itself; others get -u.
+  const bool is_python = !plan.command.argv.empty() && plan.command.argv.front().ends_with(".py");
+  if (is_python) set_if_missing(block, "PYTHONUNBUFFERED", "1");
   if (plan.oversubscribe) {
     for (const auto& [name, value] : sharing_gpus(env.rank, layout.on_one_host)) {
       set_if_missing(block, name, value);

@@ -93,8 +93,11 @@ std::optional<int> SignalReader::meaning_of(const signalfd_siginfo& info) const 
   return signal_number;
 }
 
+// A user may have a limited number of queued signals (ulimit -i), which holds for these, and not
+// for what kill(2) sends; but the agent leaves the keyboard's signals to its guardian.
 void pass_on(int signal_number, pid_t agent) {
-  ::sigqueue(agent, passed_on_signal(), {.sival_int = signal_number});
+  if (::sigqueue(agent, passed_on_signal(), {.sival_int = signal_number}) == 0) return;
+  if (errno == EAGAIN) ::kill(agent, is_from_keyboard(signal_number) ? SIGTERM : signal_number);
 }
 
 bool is_from_keyboard(int signal_number) {

@@ -133,9 +133,11 @@ void Agent::pass_on(const Failure& failure) const {
 std::optional<Timeout> Agent::delay_of_restart(const Outcome& outcome,
                                                const std::optional<Failure>& failure) {
   const auto* worker = failure ? std::get_if<WorkerFailure>(&*failure) : nullptr;
-  const bool is_wanted =
-      job_.plan.max_restarts > 0 && worker != nullptr && !worker->when_asked_to_stop;
-  if (!is_wanted) return std::nullopt;
+  if (job_.plan.max_restarts == 0 || !failure) return std::nullopt;
+  if (worker == nullptr && !job_.nodes.news().lost.empty()) {
+    job_.console.say("not started again: a node that is lost is not replaced");
+  }
+  if (worker == nullptr || worker->when_asked_to_stop) return std::nullopt;
   if (!job_.nodes.wait_for_all()) {
     const std::string lost = job_.nodes.news().lost;
     job_.console.say("not started again: " +
@@ -175,6 +177,7 @@ Outcome Agent::wait_for_restart(Timeout delay) {
     while (const auto signal_number = job_.signals.next()) {
       if (!ends_job(*signal_number)) continue;
       job_.nodes.claim_failure();
+      job_.console.say(signal_name(*signal_number) + ": the job is not started again");
       return {.interrupted_by = signal_number};
     }
     std::vector<pollfd> entries = {{job_.signals.fd(), POLLIN, 0}, {job_.nodes.fd(), POLLIN, 0}};

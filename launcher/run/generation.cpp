@@ -93,8 +93,8 @@ void Generation::request_stop() {
   const bool is_first = order_.request();
   job_.nodes.request_stop();
   const std::size_t told = workers_.signal_all(SIGUSR1);
-  if (stopper_.is_stopping()) return;
-  if (is_first) stopper_.expect_end(grace());
+  if (stopper_.is_stopping() || !is_first) return;
+  stopper_.expect_end(grace());
   job_.console.say(
       fmt::format("SIGUSR1: passed on to {}; ranks that still run after {:g} s are killed",
                   count_ranks(told), seconds(grace())));
@@ -151,7 +151,7 @@ void Generation::reap() {
     record_end(pid, status, usage);
   }
   if (casualties_.any_failed() && !stopper_.is_stopping()) {
-    stopper_.terminate(job_.plan.failure_grace, casualties_.see_failure(workers_.dying()));
+    stopper_.terminate(time_to_end(), casualties_.see_failure(workers_.dying()));
   }
 }
 
@@ -200,7 +200,7 @@ std::string Generation::describe_stop() const {
 // claim it first.
 void Generation::claim_failure() {
   if (!casualties_.has_seen_failure() || has_claimed_) return;
-  if (!casualties_.knows_cause() && !casualties_.is_patience_over() && !is_finished_) return;
+  if (!casualties_.is_cause_certain() && !casualties_.is_patience_over() && !is_finished_) return;
   has_claimed_ = true;
   job_.nodes.claim_failure();
 }
@@ -233,7 +233,7 @@ void Generation::check_finished() {
   } else if (stopper_.has_given_up()) {
     is_finished_ = true;
   } else if (are_gone) {
-    stopper_.terminate(job_.plan.failure_grace);
+    stopper_.terminate(time_to_end());
   }
 }
 
@@ -284,6 +284,13 @@ bool Generation::misses_others(const Ending& ending) const {
 
 Timeout Generation::grace() const {
   return order_.is_from_keyboard() ? job_.plan.keyboard_grace : job_.plan.outside_grace;
+}
+
+// For what is left once a worker has failed or all have ended. If the job was asked to stop, the
+// others may be saving, and a worker may be a script whose program is.
+Timeout Generation::time_to_end() const {
+  if (!order_.is_requested()) return job_.plan.failure_grace;
+  return stopper_.time_left().value_or(grace());
 }
 
 void Generation::say_who_was_killed() {

@@ -64,6 +64,7 @@ class Generation {
   [[nodiscard]] WorkerFailure describe_failure() const;
   [[nodiscard]] bool misses_others(const Ending& ending) const;
   [[nodiscard]] Timeout grace() const;
+  [[nodiscard]] Timeout time_to_end() const;
   void say_who_was_killed();
   void say_who_does_not_end();
 

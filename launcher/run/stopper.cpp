@@ -21,6 +21,10 @@ void Stopper::expect_end(Timeout limit) {
   limit_ = Deadline::after(limit);
 }
 
+std::optional<Timeout> Stopper::time_left() const {
+  return limit_ ? std::optional(limit_->remaining()) : std::nullopt;
+}
+
 void Stopper::kill_now() {
   if (phase_ != Phase::kKilling) phase_end_ = Deadline::after(kKillTimeout);
   phase_ = Phase::kKilling;

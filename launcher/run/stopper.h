@@ -23,6 +23,8 @@ class Stopper {
   void terminate(Timeout grace, Timeout patience = Timeout(0));
   // The job was asked to end by itself: kills it if it has not ended within `limit`.
   void expect_end(Timeout limit);
+  // What is left of that limit; nothing if there is none.
+  [[nodiscard]] std::optional<Timeout> time_left() const;
   void kill_now();
 
   // Does what is due; next() says when to call it again.

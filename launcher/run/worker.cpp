@@ -95,7 +95,9 @@ const char* hint_for_missing_interpreter(const std::string& path) {
 // On failure the parent reads an errno value from the pipe; it is negative if exec was not the call
 // that failed.
 [[noreturn]] void become_worker(const ChildPlan& plan) {
-  ::setpgid(0, 0);
+  // Without a terminal: a background process that reads it, or asks there for a password, would be
+  // stopped for ever.
+  ::setsid();
   const bool has_cpus = stay_on_cpus(plan);
   if (has_cpus && die_with(plan.agent) && redirect(plan)) {
     limit_descriptors(plan);
@@ -134,7 +136,6 @@ Worker Worker::start(const WorkerSpec& spec) {
   if (pid == 0) become_worker(plan);
   if (pid < 0)
     throw SystemError(fmt::format("cannot fork the worker of rank {}", spec.rank), errno);
-  ::setpgid(pid, pid);  // also in the child, since either may run first
   Worker worker(spec, pid);
   worker.stdout_ = std::move(out.read_end);
   worker.stderr_ = std::move(err.read_end);
@@ -154,6 +155,7 @@ Worker::Worker(Worker&& other) noexcept
 Worker::~Worker() {
   if (pid_ == 0 || has_ended()) return;
   ::kill(-pid_, SIGKILL);
+  ::kill(pid_, SIGKILL);              // it may not lead its group yet
   ::waitpid(pid_, nullptr, WNOHANG);  // does not wait for a child that is stuck in the kernel
 }
 

@@ -39,10 +39,17 @@ bool Casualties::knows_cause() const {
   });
 }
 
+bool Casualties::is_cause_certain() const {
+  return std::ranges::any_of(endings_, [](const Ending& ending) {
+    return ending.is_failure() && !ending.may_be_consequence() &&
+           ending.when != Ending::When::kAfter;
+  });
+}
+
 Timeout Casualties::see_failure(std::vector<pid_t> dying) {
   dying_ = std::move(dying);
   finished_before_ = static_cast<int>(std::ranges::count(endings_, 0, &Ending::status));
-  const Timeout patience = knows_cause() ? kLastWords : kTimeOfCause;
+  const Timeout patience = is_cause_certain() ? kLastWords : kTimeOfCause;
   patience_end_ = Deadline::after(patience);
   return patience;
 }

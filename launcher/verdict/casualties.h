@@ -24,6 +24,8 @@ class Casualties {
   [[nodiscard]] bool any_failed() const;
   // True if some rank failed before any worker was signalled and does not blame a peer.
   [[nodiscard]] bool knows_cause() const;
+  // True if one of those would have said so.
+  [[nodiscard]] bool is_cause_certain() const;
 
   // The first failure has been seen. `dying` are the workers that are dead but not yet reaped; they
   // died by themselves. Starts the patience and returns it; it is longer while the cause is

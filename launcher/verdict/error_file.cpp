@@ -36,12 +36,13 @@ std::optional<std::int64_t> number_of(const Json& object, const char* key) {
 
 ErrorRecord record_of(const Json& json) {
   const Json& message = json.at("message");
-  if (message.is_string()) return {.message = message.get<std::string>()};
-  ErrorRecord record{.message = message.at("message").get<std::string>()};
+  if (message.is_string()) return {.message = message.get<std::string>(), .tells_cause = false};
+  ErrorRecord record{.message = message.at("message").get<std::string>(), .tells_cause = false};
   const auto extra = message.find("extraInfo");
   if (extra == message.end() || !extra->is_object()) return record;
   record.step = number_of(*extra, "step");
   record.caused_by_peer = text_of(*extra, "caused_by_peer") == "true";
+  record.tells_cause = extra->contains("caused_by_peer");
   return record;
 }
 

@@ -8,6 +8,7 @@
 #include <chrono>
 #include <cstdint>
 #include <cstdlib>
+#include <filesystem>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -41,12 +42,18 @@ struct Ending {
   When when = When::kFirst;
   bool was_requested = false;           // it ended because the job was to stop
   std::optional<ErrorRecord> record{};  // its error record
+  // When it wrote the record, which may be long before its end. Not sent to other nodes.
+  std::optional<std::filesystem::file_time_type> recorded_at{};
   std::optional<OutOfMemory> out_of_memory{};
   std::string hint{};  // what its signal may mean on this host
 
   [[nodiscard]] bool is_failure() const { return status != 0 && !was_requested; }
   // True if its record says that another rank is the cause.
   [[nodiscard]] bool is_consequence() const { return record && record->caused_by_peer; }
+  // True if it may be a consequence, for all that its record says.
+  [[nodiscard]] bool may_be_consequence() const {
+    return record && (record->caused_by_peer || !record->tells_cause);
+  }
 };
 
 // A worker that ended with code 0 before the failure; its peers may be waiting for it.

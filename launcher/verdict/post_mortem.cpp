@@ -6,6 +6,8 @@
 #include <sys/wait.h>
 
 #include <csignal>
+#include <filesystem>
+#include <system_error>
 
 #include "launcher/processes/shared_memory.h"
 #include "launcher/verdict/error_file.h"
@@ -43,6 +45,11 @@ Ending PostMortem::examine(const Worker& worker, const rusage& usage,
   Ending ending{.rank = worker.rank(), .pid = worker.pid(), .status = status};
   if (!ending.is_failure()) return ending;
   ending.record = read_error_record(error_file);
+  if (ending.record) {
+    std::error_code error;
+    const auto time = std::filesystem::last_write_time(error_file, error);
+    if (!error) ending.recorded_at = time;
+  }
   ending.out_of_memory = find_out_of_memory(status, memory_before_, read_memory_state(memory_));
   if (ending.out_of_memory) {
     ending.out_of_memory->resident_bytes = std::int64_t{usage.ru_maxrss} * 1024;

@@ -31,6 +31,15 @@ const Ending* find_cause(std::span<const Ending> endings, const Test& passes) {
   return found;
 }
 
+Ending with_older_record(std::span<const Ending> endings, const Ending& cause) {
+  const Ending* oldest = &cause;
+  for (const Ending& ending : endings) {
+    if (!ending.is_failure() || ending.is_consequence() || !ending.recorded_at) continue;
+    if (oldest->recorded_at && *ending.recorded_at < *oldest->recorded_at) oldest = &ending;
+  }
+  return *oldest;
+}
+
 std::string describe_bytes(std::int64_t bytes) {
   constexpr double kMebibyte = 1 << 20;
   const double size = static_cast<double>(bytes) / kMebibyte;
@@ -104,7 +113,7 @@ Ending first_cause(std::span<const Ending> endings) {
       [](const Ending& e) { return e.when == When::kFirst; },
   };
   for (const Test& test : tests) {
-    if (const Ending* cause = find_cause(endings, test)) return *cause;
+    if (const Ending* cause = find_cause(endings, test)) return with_older_record(endings, *cause);
   }
   return endings.front();
 }

@@ -18,6 +18,9 @@ namespace ddp::launcher {
 // then from those that ended before we signalled any worker, then from those that left an error
 // record.
 //
+// Of two failures with records the older record counts: PyTorch's say nothing about peers, and a
+// rank that has failed may take longer to end than one that has noticed it.
+//
 // Without records, death by a signal is preferred to an exit code: a rank that notices its peer's
 // death exits with its own code and may be reaped first.
 [[nodiscard]] Ending first_cause(std::span<const Ending> endings);

@@ -49,7 +49,7 @@ std::exception_ptr nested_peer_error() {
 TEST_CASE("a record has torchrun's format and our own fields", "[error_record]") {
   CHECK(to_json({.message = "why"}, 1700000000) ==
         "{\"message\":{\"message\":\"why\",\"extraInfo\":{\"py_callstack\":\"why\","
-        "\"timestamp\":\"1700000000\"}}}\n");
+        "\"timestamp\":\"1700000000\",\"caused_by_peer\":\"false\"}}}\n");
   CHECK(to_json({"why", 457, true}, 1) ==
         "{\"message\":{\"message\":\"why\",\"extraInfo\":{\"py_callstack\":\"why\","
         "\"timestamp\":\"1\",\"step\":\"457\",\"caused_by_peer\":\"true\"}}}\n");
@@ -99,7 +99,7 @@ TEST_CASE("a program can record what it catches", "[error_record]") {
   }
   const std::string json = bytes_of(folder / "error.json");
   CHECK(text_in(json) == "epoch 3: rank 1 died");
-  CHECK(json.find("caused_by_peer") != std::string::npos);
+  CHECK(json.find("\"caused_by_peer\":\"true\"") != std::string::npos);
 }
 
 TEST_CASE("a record that cannot be written causes no error", "[error_record]") {

@@ -146,6 +146,9 @@ TEST_CASE("tensors that do not fit are named, and nothing is overwritten", "[che
   CHECK(restore_error({a}, {to_a, to_b}) == origin + "\"b\" is missing");
   CHECK(restore_error({a, b}, {to_a}) ==
         origin + "\"b\" is in the file, but nothing in this program has that name");
+  const NamedBuffer short_b{"b", {2, 2}, buffer_of(std::span(live).last(3))};
+  CHECK_THAT(restore_error({a, b}, {to_a, short_b}),
+             Contains("the shape of target \"b\" has another number of elements than its memory"));
   to_b.shape = {4};
   CHECK(restore_error({a, b}, {to_a, to_b}) ==
         origin + "\"b\" is float32[2, 2] in the file and float32[4] in this program");

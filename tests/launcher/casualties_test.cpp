@@ -76,6 +76,21 @@ TEST_CASE("after a worker that blames a peer, the launcher waits for the cause",
   CHECK(others.see_failure({}) < patience);
 }
 
+TEST_CASE("PyTorch's records do not say whether a peer is the cause, so that is waited for",
+          "[casualties]") {
+  Ending failure = exited(0, 1);
+  failure.record = ddp::ErrorRecord{.message = "connection closed", .tells_cause = false};
+  Casualties casualties;
+  casualties.record(failure);
+  CHECK(casualties.knows_cause());
+  CHECK_FALSE(casualties.is_cause_certain());
+  CHECK(casualties.see_failure({}) == 1s);
+  Casualties others;
+  others.record(exited(0, 1));
+  CHECK(others.is_cause_certain());
+  CHECK(others.see_failure({}) < 1s);
+}
+
 TEST_CASE("a worker that is signalled because of a failure is not its cause", "[casualties]") {
   Casualties casualties;
   casualties.record(blames_peer(0));

@@ -4,8 +4,10 @@
 #include <unistd.h>
 
 #include <catch2/catch.hpp>
+#include <chrono>
 #include <csignal>
 #include <cstdio>
+#include <filesystem>
 #include <optional>
 #include <string>
 #include <vector>
@@ -155,6 +157,19 @@ TEST_CASE("a worker that blames a peer is not named as the cause", "[verdict]") 
         1);
   // It ended late, but recorded its error before we stopped it.
   CHECK(cause_of({victim, killed(1, When::kAfter), recorded(killed(2, When::kAfter), false)}) == 2);
+}
+
+TEST_CASE("of several records that do not speak of peers, the oldest counts", "[verdict]") {
+  const auto recorded_at = [](Ending ending, int seconds) {
+    ending = recorded(ending, false);
+    ending.recorded_at = std::filesystem::file_time_type(std::chrono::seconds(seconds));
+    return ending;
+  };
+  for (const When when : {When::kFirst, When::kBefore, When::kAfter}) {
+    CHECK(cause_of({recorded_at(failed(0, When::kFirst), 7), recorded_at(failed(1, when), 6),
+                    recorded_at(failed(2, when), 8)}) == 1);
+  }
+  CHECK(cause_of({failed(0, When::kFirst), recorded_at(failed(1, When::kAfter), 6)}) == 0);
 }
 
 TEST_CASE("if all workers blame a peer, the first of them is named", "[verdict]") {

@@ -73,6 +73,8 @@ TEST_CASE("the launcher reads the records of libddp", "[error-file]") {
   CHECK(record->message == "größe \"1\"\nline two");
   CHECK(record->step == 457);
   CHECK(record->caused_by_peer);
+  CHECK(record->tells_cause);
+  CHECK(parse(ddp::to_json({.message = "why"}, 1))->tells_cause);
 }
 
 TEST_CASE("both of torchrun's formats are read", "[error-file]") {
@@ -83,6 +85,7 @@ TEST_CASE("both of torchrun's formats are read", "[error-file]") {
   CHECK(full->message == "ValueError: no");
   CHECK_FALSE(full->step);
   CHECK_FALSE(full->caused_by_peer);
+  CHECK_FALSE(full->tells_cause);
   const auto brief = parse(R"({"message": "just text", "timestamp": 1700000000})");
   REQUIRE(brief);
   CHECK(brief->message == "just text");

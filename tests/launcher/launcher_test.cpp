@@ -138,6 +138,23 @@ TEST_CASE("an address of another host is refused", "[launcher]") {
                 "192.0.2.77:0: Cannot assign requested address; this host has 127.0.0.1");
 }
 
+// Reading a terminal from the background would stop it.
+TEST_CASE("a worker leads a session, which has no terminal", "[launcher]") {
+  const Result result =
+      run(shell({"-n", "2"}, "[ \"$(cut -d' ' -f6 /proc/$$/stat)\" = $$ ] && ! true </dev/tty"));
+  CHECK(result.exit_code == 0);
+}
+
+TEST_CASE("a Python program that is executed by itself shows its lines at once, too",
+          "[launcher]") {
+  const TemporaryDirectory folder;
+  const std::string program =
+      write_file(folder / "program.py", "#!/bin/sh\n[ \"$PYTHONUNBUFFERED\" = \"$1\" ]\n", 0700);
+  CHECK(run(command({program, "1"})).exit_code == 0);
+  const ChildProcess::Options own_choice{.environment = {{"PYTHONUNBUFFERED", "0"}}};
+  CHECK(run(command({program, "0"}), kRefusalBound, own_choice).exit_code == 0);
+}
+
 TEST_CASE("scripts need no interpreter line", "[launcher]") {
   const TemporaryDirectory folder;
   write_file(folder / "python3", "#!/bin/sh\necho fake python \"$@\"\n", 0755);

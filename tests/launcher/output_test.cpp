@@ -9,6 +9,7 @@
 #include <catch2/catch.hpp>
 #include <cerrno>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -339,6 +340,22 @@ TEST_CASE("a partial line is shown after a short wait", "[log-mux]") {
   probe.write(0, Channel::kOut, "yes\n");
   CHECK(probe.out() == "name? yes\n");
   CHECK_FALSE(probe.mux.next_flush());
+}
+
+// As `python -u` writes it: the text, and the newline in a call of its own.
+TEST_CASE("a newline that comes after its line was cut makes no line of its own", "[log-mux]") {
+  MuxProbe probe;
+  const auto write_part = [&](int rank, const std::string& text) {
+    probe.write(rank, Channel::kOut, text);
+    std::this_thread::sleep_for(LogMux::kPartialLineDelay);
+    probe.mux.flush_partial_lines();
+    probe.console.flush();
+  };
+  write_part(0, "abc");
+  write_part(1, "def");
+  probe.write(0, Channel::kOut, "\n");
+  probe.write(1, Channel::kOut, "\n\nnext\n");
+  CHECK(probe.out() == "abc\nrank 1| def\nrank 1| \nrank 1| next\n");
 }
 
 TEST_CASE("the rest of a stream is shown at the end", "[log-mux]") {

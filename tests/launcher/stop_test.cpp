@@ -8,6 +8,7 @@
 #include <chrono>
 #include <csignal>
 #include <cstdint>
+#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -155,6 +156,46 @@ TEST_CASE("a failure is reported together with the killed workers", "[stop]") {
   CHECK_THAT(result.err, Contains("rank 0 had not ended after 1.5 s and was killed; give it longer "
                                   "with --grace SECONDS\n"));
   CHECK_THAT(last_line(result.err), Contains("rank 1 (") && Contains("exited with code 9"));
+}
+
+// The shell is the worker, and gets the signal; its program saves.
+TEST_CASE("after SIGUSR1, what a worker leaves behind has the whole grace", "[stop]") {
+  const TemporaryDirectory folder;
+  const std::string program =
+      "trap 'sleep 3; touch \"$0/saved\"; exit 0' TERM; echo pid=$$. >&2; while :; do sleep "
+      "0.01; done";
+  ChildProcess child(command({"-n", "1", "--grace", "20", "--", "sh", "-c",
+                              "sh -c \"$1\" \"$0\"; true", folder.path().string(), program}));
+  const std::vector<pid_t> pids = wait_for_pids(child, 1);
+  child.send_signal(SIGUSR1);
+  CHECK(child.wait(kStopBound) == 128 + SIGTERM);
+  check_all_gone(pids);
+  CHECK(std::filesystem::exists(folder / "saved"));
+}
+
+TEST_CASE("after SIGUSR1, a rank that fails leaves the others the whole grace", "[stop]") {
+  const TemporaryDirectory folder;
+  const std::string script =
+      "trap '' TERM; trap '[ $RANK = 1 ] && exit 9; sleep 4; touch \"$0/saved\"; exit 0' USR1" +
+      kWait;
+  ChildProcess child(
+      command({"-n", "2", "--grace", "20", "--", "sh", "-c", script, folder.path().string()}));
+  const std::vector<pid_t> pids = wait_for_pids(child, 2);
+  child.send_signal(SIGUSR1);
+  CHECK(child.wait(kStopBound) == 9);
+  check_all_gone(pids);
+  CHECK(std::filesystem::exists(folder / "saved"));
+}
+
+// As after ulimit -i 0: no signal with a value can be queued any more.
+TEST_CASE("a signal is not lost if the user's signal queue is full", "[stop]") {
+  ChildProcess child({"/bin/bash", "-c", "ulimit -i 0; exec \"$0\" \"$@\"", DDP_LAUNCH_PATH, "-n",
+                      "1", "sh", "-c", ":" + kWait});
+  const std::vector<pid_t> pids = wait_for_pids(child, 1);
+  const int signal_number = GENERATE(SIGTERM, SIGINT);
+  child.send_signal(signal_number);
+  CHECK(child.wait(kStopBound) == 128 + SIGTERM);
+  check_all_gone(pids);
 }
 
 // Rank 0 blames a peer, so the launcher waits a second before it stops rank 1. Rank 1 sees that

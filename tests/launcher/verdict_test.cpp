@@ -112,6 +112,23 @@ TEST_CASE("the error that a worker records is in the verdict", "[launcher][verdi
               "step 12: ValueError: no second; 1 other rank stopped because of it"));
 }
 
+// With PyTorch, whose records do not say that a peer is the cause.
+TEST_CASE("a rank that takes long to end is the cause if its record is the older one",
+          "[launcher][verdict]") {
+  const TemporaryDirectory folder;
+  const std::string script =
+      "record() { echo \"{\\\"message\\\": {\\\"message\\\": \\\"$1\\\", \\\"extraInfo\\\": "
+      "{}}}\" >$TORCHELASTIC_ERROR_FILE; }; "
+      "if [ $RANK = 0 ]; then echo $$ >\"$0/pid\"; until [ -e \"$0/failed\" ]; do sleep 0.01; "
+      "done; "
+      "record 'connection closed'; exit 1; fi; "
+      "until [ -s \"$0/pid\" ]; do sleep 0.01; done; record 'ValueError: no'; touch \"$0/failed\"; "
+      "while kill -0 $(cat \"$0/pid\") 2>/dev/null; do sleep 0.01; done; exit 1";
+  const Result result =
+      run(command({"-n", "2", "--", "sh", "-c", script, folder.path().string()}), kStopBound);
+  CHECK_THAT(last_line(result.err), Contains("rank 1 (") && Contains(": ValueError: no"));
+}
+
 TEST_CASE("a record that is not JSON is ignored", "[launcher][verdict]") {
   const Result result = run(shell({}, "printf '{\"mess' >$TORCHELASTIC_ERROR_FILE; exit 7"));
   CHECK(result.exit_code == 7);

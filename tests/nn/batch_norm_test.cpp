@@ -95,6 +95,16 @@ TEST_CASE("a variance is right even if the mean is a million times larger", "[ke
   CHECK(moments[2] == Approx(squares - sum * sum / n).epsilon(1e-13));
 }
 
+TEST_CASE("NaN and infinity stay in the moments of their channel", "[kernels]") {
+  const double bad = GENERATE(std::nan(""), std::numeric_limits<double>::infinity());
+  std::vector<double> x = {1, 2, bad, 4, 3, 5};
+  std::vector<double> moments(5);
+  ddp::cpu::channel_moments(buffer_of(x), buffer_of(moments), {3, 2, 1});
+  CHECK(!std::isfinite(moments[0]));
+  CHECK(std::isnan(moments[2]));
+  CHECK(moments[3] == Approx(4 + 2.0 / 3));
+}
+
 TEST_CASE("merged moments of parts equal those of the whole, even with empty parts", "[kernels]") {
   const std::vector<double> x = {1, 2, 4, 8, 16, 33, 64, 127, 255, 1000, 3, 7, 5, 6, 9, 2};
   constexpr ddp::ChannelShape kShape{8, 2, 1};

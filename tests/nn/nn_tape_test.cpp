@@ -231,6 +231,33 @@ TEST_CASE("a validation on a recording tape causes a warning that nothing is fre
   CHECK(output_of(Recording::kOn, 1000, true).empty());
 }
 
+TEST_CASE("a backward that throws leaves no part of a gradient to the next one", "[nn]") {
+  Fixture f;
+  Tape tape(f.context);
+  tape.backward(f.loss(tape, f.first, f.second));
+  const Doubles right = grad_of(*f.second.parameters().front());
+  const std::vector<Parameter*> parameters = {f.first.parameters().front(),
+                                              f.second.parameters().front()};
+  for (Parameter* parameter : parameters) parameter->clear_grad();
+  const BackwardOptions options{
+      .on_grad_ready = [](Parameter&) { throw std::runtime_error("no memory"); }};
+  CHECK_THROWS_AS(tape.backward(f.loss(tape, f.first, f.second), options), std::runtime_error);
+  for (Parameter* parameter : parameters) CHECK_FALSE(parameter->has_grad());
+  tape.backward(f.loss(tape, f.first, f.second));
+  CHECK(grad_of(*f.second.parameters().front()) == right);
+}
+
+TEST_CASE("a variable of another tape is refused, whatever its slot there", "[nn]") {
+  Fixture f;
+  Tape tape(f.context), other(f.context);
+  const Variable own = relu(tape, f.first.forward(tape, f.x));
+  const Variable foreign = relu(other, f.first.forward(other, f.x));
+  CHECK_THAT(error_of([&] { (void)add(tape, own, foreign); }),
+             Catch::Contains("is not on this tape: it belongs to another"));
+  CHECK_THAT(error_of([&] { tape.backward(mean(other, foreign)); }),
+             Catch::Contains("is not on this tape: it belongs to another"));
+}
+
 TEST_CASE("misuse of a tape is a logic error that describes the mistake", "[nn]") {
   Fixture f;
   Tape tape(f.context);

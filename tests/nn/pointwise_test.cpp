@@ -327,3 +327,20 @@ TEST_CASE("operations with several operands name shapes that do not fit", "[nn]"
           static_cast<void>(softmax_cross_entropy(tape, zeros({2, 3}), zeros({2}), 1.5));
         }) == "[nn] softmax_cross_entropy: the label smoothing is 1.500000, expected 0 to 1");
 }
+
+// sigmoid(x) - target, of which most digits would cancel for an x that is far from 0.
+TEST_CASE("the slope of BCE with logits is exact for confident predictions", "[nn]") {
+  ddp::nn::Context context;
+  const double pos_weight = GENERATE(1.0, 2.5);
+  const float target = GENERATE(0.0F, 0.25F, 1.0F);
+  for (const float x : {-80.0F, -20.0F, -12.0F, -1.0F, 0.0F, 1.0F, 12.0F, 20.0F, 80.0F}) {
+    ddp::nn::Parameter logit("x", context.from_host(std::vector<float>{x}, {1}));
+    Tape tape(context);
+    tape.backward(ddp::nn::bce_with_logits(
+        tape, tape.watch(logit), context.from_host(std::vector<float>{target}, {1}), pos_weight));
+    const double p = 1 / (1 + std::exp(-double{x})), rest = 1 / (1 + std::exp(double{x}));
+    const double slope = (1 - target) * p - pos_weight * target * rest;
+    CAPTURE(x, target, pos_weight);
+    CHECK(context.to_host<float>(logit.grad())[0] == Approx(slope).epsilon(1e-6).margin(1e-30));
+  }
+}

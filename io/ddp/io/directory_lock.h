@@ -8,8 +8,9 @@
 namespace ddp {
 
 // An exclusive lock for writing in a directory, which one object in all processes can hold; it ends
-// with the process at the latest. It works between hosts if the file system supports flock() there.
-// On a file system without locks, every object gets it.
+// with the process at the latest. It is a flock() of the file `.lock` there, so it works between
+// hosts if the file system passes these on for files, as NFS does. On a file system without locks,
+// every object gets it.
 class DirectoryLock {
  public:
   // Throws FileError if another object holds the lock, or if no file can be created there.

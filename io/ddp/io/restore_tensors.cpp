@@ -4,6 +4,7 @@
 #include <fmt/core.h>
 #include <fmt/ranges.h>
 
+#include <stdexcept>
 #include <string_view>
 #include <unordered_map>
 #include <vector>
@@ -53,6 +54,11 @@ class TensorMatch {
 
   // Throws unless the tensor can be copied into the target.
   void check(const NamedBuffer& tensor, const NamedBuffer& target) const {
+    if (tensor.shape == target.shape && tensor.buffer.count != target.buffer.count) {
+      throw std::invalid_argument("[checkpoint] the shape of target \"" + target.name +
+                                  "\" has another number of elements than its memory, which is " +
+                                  to_string(target.buffer));
+    }
     const DType from = tensor.buffer.dtype, to = target.buffer.dtype;
     const bool has_shape = tensor.shape == target.shape;
     if (has_shape && is_allowed(cast_, from, to)) return;

@@ -56,7 +56,7 @@ void channel_moments(const Buffer& x, const Buffer& moments, const ChannelShape&
       }
     }
     for (std::size_t c = 0; c < shape.channels; ++c) {
-      squares[c] = std::max(0.0, squares[c] - square(sums[c]) / n);
+      squares[c] = std::max(squares[c] - square(sums[c]) / n, 0.0);  // in this order NaN stays
       sums[c] = static_cast<double>(first_planes[c * shape.plane]) + sums[c] / n;
     }
   });

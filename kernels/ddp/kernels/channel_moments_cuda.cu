@@ -36,7 +36,8 @@ __global__ void __launch_bounds__(launch::kChannelThreads)
     squares = launch::block_sum(squares);
     if (threadIdx.x != 0) continue;
     moments[c] = static_cast<double>(origin) + sum / n;
-    moments[shape.channels + c] = max(0.0, squares - sum * sum / n);
+    const double distances = squares - sum * sum / n;
+    moments[shape.channels + c] = distances < 0 ? 0 : distances;  // max() would hide a NaN
     if (c == 0) moments[2 * shape.channels] = static_cast<double>(n);
   }
 }

@@ -5,8 +5,8 @@
 // quote it:
 //   {"message":{"message":TEXT,"extraInfo":{"py_callstack":TEXT,"timestamp":"1700000000",
 //                                           "step":"457","caused_by_peer":"true"}}}
-// torchrun requires py_callstack and timestamp, and prints the former. step and caused_by_peer are
-// additions of libddp; either may be missing.
+// torchrun requires py_callstack and timestamp, and prints the former. step, which may be missing,
+// and caused_by_peer are additions of libddp.
 //
 // A process group records the error that breaks it, and init_process_group records why it failed.
 // Programs report errors that neither of them sees by record_error(). A worker that ends in another
@@ -25,6 +25,7 @@ struct ErrorRecord {
   std::string message;
   std::optional<std::int64_t> step = std::nullopt;  // the last step that has begun
   bool caused_by_peer = false;                      // a failure on another rank led to this one
+  bool tells_cause = true;  // false in a record of PyTorch, which does not say whether one did
 };
 
 // The line as it is in the file. Bytes that are not UTF-8 become U+FFFD.

@@ -41,7 +41,7 @@ Variable Tape::watch(Parameter& parameter) {
   Watch& watch = watched_[&parameter];
   if (watch.times == 0) watch.slot = add_slot(parameter.value(), &parameter);
   if (++watch.times == kManyTimes) warn_of_growth(parameter);
-  return {parameter.value(), watch.slot};
+  return {parameter.value(), this, watch.slot};
 }
 
 void Tape::warn_of_growth(const Parameter& parameter) {
@@ -96,8 +96,20 @@ std::vector<Parameter*> Tape::backward(const Variable& loss, const BackwardOptio
   Slot& slot = slots_[index_of(loss)];
   fill(target_of(slot).buffer, options.seed, context_.stream());
   std::vector<Parameter*> reached;
-  play(options, reached);
+  try {
+    play(options, reached);
+  } catch (...) {
+    drop_gradients();
+    throw;
+  }
   return reached;
+}
+
+// Of the parameters that this pass has reached: the next one would add to a part of a gradient.
+void Tape::drop_gradients() {
+  for (const Slot& slot : slots_) {
+    if (slot.parameter != nullptr && slot.is_written) slot.parameter->clear_grad();
+  }
 }
 
 // Nodes are in the order of computation, so in reverse the gradient of an output is complete when
@@ -148,8 +160,9 @@ void Tape::add_edge(Edge edge) {
 Variable Tape::add_node(Tensor output, std::size_t first_edge) {
   if (edges_.size() == first_edge) return output;
   const std::uint64_t slot = add_slot(output, nullptr);
-  nodes_.push_back({index_of({output, slot}), first_edge});
-  return {std::move(output), slot};
+  Variable variable(std::move(output), this, slot);
+  nodes_.push_back({index_of(variable), first_edge});
+  return variable;
 }
 
 std::uint64_t Tape::add_slot(const Tensor& value, Parameter* parameter) {
@@ -160,7 +173,7 @@ std::uint64_t Tape::add_slot(const Tensor& value, Parameter* parameter) {
 
 std::size_t Tape::index_of(const Variable& variable) const {
   const std::uint64_t index = variable.slot_ - first_slot_;
-  if (index >= slots_.size()) {
+  if (variable.tape_ != this || index >= slots_.size()) {
     throw std::logic_error(
         "[nn] a variable of shape " + to_string(variable.shape()) +
         " is not on this tape: it belongs to another, or backward has run since");

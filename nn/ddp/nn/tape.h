@@ -20,8 +20,10 @@
 
 namespace ddp::nn {
 
-// A tensor as an operation sees it: its value and its slot on the tape. A plain tensor converts to
-// a constant, through which no gradient flows.
+class Tape;
+
+// A tensor as an operation sees it: its value, its tape and its slot there. A plain tensor converts
+// to a constant, through which no gradient flows.
 class Variable {
  public:
   Variable(Tensor value) : value_(std::move(value)) {}  // NOLINT: a constant is just its value
@@ -33,15 +35,17 @@ class Variable {
 
   // Shares elements and gradient, so nothing is recorded.
   [[nodiscard]] Variable reshaped(const Shape& shape) const {
-    return {value_.reshaped(shape), slot_};
+    return {value_.reshaped(shape), tape_, slot_};
   }
 
  private:
   friend class Tape;
   static constexpr std::uint64_t kNoSlot = ~std::uint64_t{0};
-  Variable(Tensor value, std::uint64_t slot) : value_(std::move(value)), slot_(slot) {}
+  Variable(Tensor value, const Tape* tape, std::uint64_t slot)
+      : value_(std::move(value)), tape_(tape), slot_(slot) {}
 
   Tensor value_;
+  const Tape* tape_ = nullptr;
   std::uint64_t slot_ = kNoSlot;
 };
 
@@ -108,7 +112,8 @@ class Tape {
   [[nodiscard]] Variable watch(Parameter& parameter);
 
   // For operations: casts a float32 operand to the autocast type and returns any other unchanged. A
-  // parameter is cast only once until backward() has run.
+  // parameter is cast only once until backward() or clear(), so what changes parameters in between,
+  // such as WeightAverage::swap(), must be followed by clear().
   [[nodiscard]] Variable narrowed(const Variable& operand);
 
   // For operations: `output` was computed from the inputs of `edges`. Backward runs the edges in
@@ -128,7 +133,8 @@ class Tape {
   // overwrites it if the parameter has no gradient yet, otherwise adds. Returns those parameters in
   // the order in which their gradients became final. All other parameters keep memory and
   // has_grad(). Consumes the recording: using a Variable that was made before is a
-  // std::logic_error.
+  // std::logic_error. If it throws, the parameters that it has reached have no gradient any more,
+  // also where it was to be added to an earlier one.
   std::vector<Parameter*> backward(const Variable& loss, const BackwardOptions& options = {});
   // Throws what backward() throws about a loss: std::logic_error if it depends on no parameter,
   // std::invalid_argument unless it is one element that an operation has computed.
@@ -166,6 +172,7 @@ class Tape {
   std::size_t index_of(const Variable& variable) const;
   GradientTarget target_of(Slot& slot);
   void play(const BackwardOptions& options, std::vector<Parameter*>& reached);
+  void drop_gradients();
 
   Context& context_;
   Recording recording_;

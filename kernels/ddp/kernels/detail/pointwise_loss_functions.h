@@ -26,8 +26,13 @@ struct BceWithLogits {
     const T minus_log_of_p = std::log1p(std::exp(-std::abs(x))) + (x < T{0} ? -x : T{0});
     return (T{1} - target) * x + weight(target) * minus_log_of_p;
   }
+  // With p = sigmoid(x): (1 - target) p - pos_weight target (1 - p), neither of which is computed
+  // as a difference of numbers near 1.
   DDP_HOST_DEVICE T slope(T x, T target) const {
-    return T{1} - target - weight(target) / (T{1} + std::exp(x));
+    const T e = std::exp(-std::abs(x));
+    const T large = T{1} / (T{1} + e), small = e * large;
+    const T p = x < T{0} ? small : large, rest = x < T{0} ? large : small;
+    return (T{1} - target) * p - pos_weight * target * rest;
   }
 };
 

@@ -23,6 +23,8 @@ class GradScaler {
   // Throws std::invalid_argument unless scale and interval are positive, the growth factor is above
   // 1 and the backoff factor below 1.
   explicit GradScaler(const GradScalerOptions& options = {});
+  GradScaler(const GradScaler&) = delete;  // a copy would share the state
+  GradScaler& operator=(const GradScaler&) = delete;
 
   [[nodiscard]] double scale() const { return scale_.buffer().as<double>()[0]; }
 

@@ -32,6 +32,8 @@ class ReduceLrOnPlateau {
   // Throws std::invalid_argument unless the factor is in [0, 1), all numbers are finite, and none
   // is negative.
   explicit ReduceLrOnPlateau(const ReduceLrOnPlateauOptions& options);
+  ReduceLrOnPlateau(const ReduceLrOnPlateau&) = delete;  // a copy would share the state
+  ReduceLrOnPlateau& operator=(const ReduceLrOnPlateau&) = delete;
 
   // Takes the next value. Returns true if this lowered the rate.
   bool step(double value);

@@ -31,6 +31,8 @@ class WeightAverage {
   // The context and the parameters must outlive it. std::invalid_argument unless 0 <= decay <= 1.
   WeightAverage(Context& context, std::span<Parameter* const> parameters,
                 const WeightAverageOptions& options = {});
+  WeightAverage(const WeightAverage&) = delete;  // a copy would share the state
+  WeightAverage& operator=(const WeightAverage&) = delete;
 
   // The first update copies the values. std::logic_error between two calls of swap().
   void update();
