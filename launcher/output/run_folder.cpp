@@ -148,16 +148,27 @@ RunFolder::RunFolder(const LogOptions& options, const JobLayout& layout, std::st
   }
 }
 
-void RunFolder::begin_attempt(int workers, int restart_count) {
-  if (root_.empty()) return;
+std::string RunFolder::begin_attempt(int workers, int restart_count) {
+  if (root_.empty()) return "";
   attempt_ = fmt::format("{}/attempt_{}", root_, restart_count);
+  if (make_attempt(workers)) return "";
+  const int error = errno;
+  if (stays_ && restart_count == 0) refuse(attempt_, error);
+  return fmt::format("cannot make the folder {}: {}; {}", std::exchange(attempt_, ""),
+                     error_text(error),
+                     stays_ ? "this attempt has no log files"
+                            : "the verdict will not know the errors that the ranks record");
+}
+
+// Leaves the reason in errno if it fails. The root may have been removed since the last attempt.
+bool RunFolder::make_attempt(int workers) const {
+  std::error_code ignored;
+  if (stays_) std::filesystem::create_directories(root_, ignored);
   bool is_made = make_folder(attempt_);
   for (int local_rank = 0; is_made && local_rank < workers; ++local_rank) {
     is_made = make_folder(rank_folder(local_rank));
   }
-  if (is_made) return;
-  if (stays_) refuse(attempt_, errno);
-  attempt_.clear();
+  return is_made;
 }
 
 std::string RunFolder::error_file(int local_rank) const {
@@ -169,7 +180,7 @@ std::string RunFolder::crash_file(int local_rank) const {
 }
 
 std::string RunFolder::log_file(int local_rank, Channel channel) const {
-  if (!stays_) return "";
+  if (!stays_ || attempt_.empty()) return "";
   return rank_folder(local_rank) + (channel == Channel::kOut ? "/stdout.log" : "/stderr.log");
 }
 

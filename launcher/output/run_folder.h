@@ -44,8 +44,10 @@ class RunFolder {
   // LaunchError if a folder that is to be kept cannot be made.
   RunFolder(const LogOptions& options, const JobLayout& layout, std::string private_folder);
 
-  // Makes the folders of an attempt. Throws LaunchError if it cannot.
-  void begin_attempt(int workers, int restart_count);
+  // Makes the folders of an attempt. If it cannot, it throws LaunchError where the first attempt is
+  // to have log files; otherwise it returns a remark, and the attempt has no files. A job that can
+  // go on shall not end for want of its log.
+  [[nodiscard]] std::string begin_attempt(int workers, int restart_count);
 
   // A sentence that names a folder which the user did not choose; empty if there is none.
   [[nodiscard]] const std::string& remark() const { return remark_; }
@@ -60,6 +62,7 @@ class RunFolder {
   [[nodiscard]] std::string log_file(int local_rank, Channel channel) const;
 
  private:
+  [[nodiscard]] bool make_attempt(int workers) const;
   [[nodiscard]] std::string rank_folder(int local_rank) const;
 
   bool stays_;

@@ -46,7 +46,8 @@ Workers::Workers(const Job& job, int restart_count)
     : job_(job),
       logs_(job.console, job.layout.node_count > 1 ? host_name() : ""),
       slots_(job.layout.local_world_size) {
-  job_.files.begin_attempt(job_.layout.local_world_size, restart_count);
+  const std::string remark = job_.files.begin_attempt(job_.layout.local_world_size, restart_count);
+  if (!remark.empty()) job_.console.say(remark);
   start({.restart_count = restart_count,
          .error_directory = job_.files.error_directory(),
          .worker_slots = slots_.path()});
