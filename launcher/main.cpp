@@ -72,11 +72,20 @@ void give_up(OtherNodes& nodes, const std::string& self, const std::exception& e
   nodes.give_up(to_json(NodeFailure{self + ": " + describe(error), exit_code}));
 }
 
+// What has been said must not be lost if this fails.
+JobSite meet_other_nodes(const Options& options, const JobPlan& plan, SignalReader& signals,
+                         Console& console) try {
+  return open_site(options.nodes, plan.workers, plan.layout, signals, console);
+} catch (...) {
+  console.flush();
+  throw;
+}
+
 int run_agent(const Options& options, const JobPlan& plan, const std::string& private_folder,
               SignalReader& signals) {
   Console console(STDOUT_FILENO, STDERR_FILENO);
   for (const std::string& remark : plan.remarks) console.say(remark);
-  const JobSite site = open_site(options.nodes, plan.workers, plan.layout, signals, console);
+  const JobSite site = meet_other_nodes(options, plan, signals, console);
   const std::string self = describe_node(site.layout.node_rank, host_name());
   try {
     return run_at_site(plan.workers, site, private_folder, signals, console);

@@ -144,14 +144,14 @@ done
 passed "a signal to a launcher that waits has its own exit code"
 
 for node in 0 1; do start "$node" -n 1 sh -c 'echo here >&2; sleep 60'; done
-says 1 'here'
+for node in 0 1; do says "$node" 'here'; done
 kill -KILL "${pids[0]}"
 finish 20 x x
 says 1 'node 0 .*(cannot be reached|was stopped by SIGKILL)'
 passed "a launcher that is killed ends the other node"
 
 for node in 0 1; do start "$node" -n 1 sh -c 'echo here >&2; sleep 60'; done
-says 1 'here'
+for node in 0 1; do says "$node" 'here'; done
 kill -TERM "${pids[1]}"
 finish 20 143 143
 says 0 'node 1 .*was stopped by SIGTERM'

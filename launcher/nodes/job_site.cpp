@@ -7,6 +7,7 @@
 
 #include <cerrno>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -15,6 +16,7 @@
 #include "launcher/launch_error.h"
 #include "launcher/nodes/node_watch.h"
 #include "launcher/nodes/patience.h"
+#include "launcher/nodes/port_holder.h"
 #include "launcher/nodes/store_port.h"
 
 namespace ddp::launcher {
@@ -28,11 +30,22 @@ std::string random_run_id() {
   return fmt::format("{:016x}", bits);
 }
 
+// If it is no launcher, the nodes would wait for it in vain.
+void remark_on_port_holder(const Endpoint& endpoint, Console& console) {
+  const std::optional<std::string> holder = describe_port_holder(endpoint);
+  if (!holder || holder->find("ddp-launch") != std::string::npos) return;
+  console.say(
+      fmt::format("{} is held by {}: unless that is a launcher of this job, the nodes "
+                  "cannot meet there; choose another port",
+                  to_string(endpoint), *holder));
+}
+
 // Null if the endpoint is on another host, or if another node on this host was first.
-std::unique_ptr<TcpServer> try_to_host(const Endpoint& endpoint) {
+std::unique_ptr<TcpServer> try_to_host(const Endpoint& endpoint, Console& console) {
   try {
     return std::make_unique<TcpServer>(endpoint);
   } catch (const SystemError& error) {
+    if (error.error_number() == EADDRINUSE) remark_on_port_holder(endpoint, console);
     const bool is_anothers =
         error.error_number() == EADDRNOTAVAIL || error.error_number() == EADDRINUSE;
     if (is_anothers) return nullptr;
@@ -96,7 +109,7 @@ JobSite open_site(const NodeOptions& options, const WorkerPlan& workers, const J
   Patience patience(options.start_timeout, signals, console);
   if (!options.on_one_host) check_reachable(options.endpoint, options.count, patience);
   JobSite site;
-  if (!options.rank) site.store = try_to_host(options.endpoint);
+  if (!options.rank) site.store = try_to_host(options.endpoint, console);
   if (options.rank == 0) site.store = serve_store(options.endpoint, options.count);
   NodePlan plan = plan_node(options, workers, site.store != nullptr);
   // If the workers host their own store, they do not meet where the launchers do.

@@ -294,6 +294,22 @@ const std::string kOtherNode =
 
 }  // namespace
 
+TEST_CASE("nodes that cannot meet because another program has the port are told which one",
+          "[launcher][nodes]") {
+  const std::string address = routable_address();
+  if (address.empty()) {
+    std::fprintf(stderr, "SKIPPED: no address but loopback\n");
+    return;
+  }
+  const ddp::Socket taken = ddp::Socket::listen({address, 0});
+  const Result result = run(command({"--nnodes=2", "--rdzv_backend=c10d",
+                                     "--rdzv_endpoint=" + to_string(taken.local_endpoint()),
+                                     "--timeout_start=1", "true"}),
+                            kStopBound);
+  CHECK(result.exit_code != 0);
+  CHECK_THAT(result.err, Contains(" is held by pid " + std::to_string(::getpid()) + " ("));
+}
+
 TEST_CASE("Ctrl-C ends the wait for a failed node that does not tell its failure",
           "[launcher][verdict]") {
   const TemporaryDirectory folder;
