@@ -26,10 +26,10 @@ struct WorkerSpec {
   int stdin_fd = -1;
 };
 
-// One worker process: a direct child, leader of its own process group, killed by the kernel when
-// the thread that started it dies. Its stdout and stderr are pipes that the launcher reads. Until
-// record_end() its pid and group cannot be reused; the destructor kills the group if the worker has
-// not ended.
+// One worker process: a direct child, leader of its own session and process group, killed by the
+// kernel when the thread that started it dies. Its stdout and stderr are pipes that the launcher
+// reads. Until record_end() its pid and group cannot be reused; the destructor kills the group if
+// the worker has not ended.
 class Worker {
  public:
   // Forks, and returns at once so that several workers start in parallel. Call it on the main

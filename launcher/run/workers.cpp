@@ -28,8 +28,7 @@ FileDescriptor open_null() {
   return null;
 }
 
-// Workers are not in the terminal's foreground process group: reading from the terminal would stop
-// them.
+// What is typed at a terminal is the shell's, since the workers may go on in the background.
 bool may_read_stdin(int rank) { return rank == 0 && ::isatty(STDIN_FILENO) == 0; }
 
 // Does nothing if the worker has left a record, which knows more.
