@@ -11,6 +11,7 @@
 #include <ddp/nn/named_buffers.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
@@ -40,10 +41,20 @@ std::size_t context_of(const Safetensors& weights) {
   return static_cast<std::size_t>(positions->shape[0]);
 }
 
+// A checkpoint of train also holds the states of what has trained the model.
+Safetensors load_weights(const std::string& file) {
+  Safetensors loaded = load_safetensors(file);
+  std::erase_if(loaded.tensors, [](const NamedBuffer& tensor) {
+    return std::ranges::any_of(std::array{"optimizer.", "scaler.", "schedule."},
+                               [&](const char* of) { return tensor.name.starts_with(of); });
+  });
+  return loaded;
+}
+
 class Generator {
  public:
   Generator(const std::string& model, const std::string& file)
-      : weights_(load_safetensors(file)), window_(context_of(weights_)) {
+      : weights_(load_weights(file)), window_(context_of(weights_)) {
     module_ = nn::make_language_model(model, {context_, DType::kFloat32, /*seed=*/0},
                                       {.vocabulary = kBytes, .context = window_});
     restore_tensors(file, weights_, nn::named_buffers(module_->state_dict()), context_.stream(),
@@ -123,7 +134,8 @@ int main(int argc, char** argv) {
     cxxopts::Options parser("generate", "Goes on with a text as a trained language model would");
     auto add = parser.add_options();
     add("model", "as it was for train", cxxopts::value<std::string>(), "NAME");
-    add("weights", "what train --save wrote", cxxopts::value<std::string>(), "FILE.safetensors");
+    add("weights", "what train --save wrote, or a checkpoint of train",
+        cxxopts::value<std::string>(), "FILE.safetensors");
     add("prompt", "the beginning", cxxopts::value<std::string>()->default_value("\n"), "TEXT");
     add("length", "bytes to add", cxxopts::value<std::string>()->default_value("500"), "N");
     add("temperature", "0: always the likeliest byte; 1: as likely as the model says",

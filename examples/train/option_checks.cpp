@@ -98,6 +98,8 @@ void check(const Options& options) {
           "--num-workers must be between 0 and 256");
   require(options.bucket_cap_mb > 0 && options.bucket_cap_mb <= 1 << 20,
           "--bucket-cap-mb must be positive and at most 2^20");
+  require(options.traces.trace.empty() || options.traces.trace != options.traces.step_svg,
+          "--trace and --step-svg must be two files");
   require(options.log_every >= 0, "--log-every must not be negative");
   require(options.checkpoints.every >= 0, "--checkpoint-every must not be negative");
   require(options.checkpoints.keep >= 0, "--keep must not be negative");

@@ -33,7 +33,10 @@ std::string random_run_id() {
 // If it is no launcher, the nodes would wait for it in vain.
 void remark_on_port_holder(const Endpoint& endpoint, Console& console) {
   const std::optional<std::string> holder = describe_port_holder(endpoint);
-  if (!holder || holder->find("ddp-launch") != std::string::npos) return;
+  if (!holder) return;
+  for (const char* own : {"ddp-launch", "ddp-agent"}) {
+    if (holder->find(own) != std::string::npos) return;
+  }
   console.say(
       fmt::format("{} is held by {}: unless that is a launcher of this job, the nodes "
                   "cannot meet there; choose another port",

@@ -31,12 +31,12 @@ struct Comparison {
   // What differs first by more than the tolerance, and what may be the cause; empty if nothing
   // does.
   std::string difference;
-  // It is not in the first step, so it may be rounding that has grown. A control run can tell.
-  bool is_late = false;
+  // It is small or not in the first step, so it may be rounding. A control run can tell.
+  bool may_be_rounding = false;
 };
 
 // `control` is a run with the reference's number of ranks, whose parameters began with other last
-// bits. After the first step, a difference counts only if it is much larger than the control's.
+// bits. A difference that may be rounding counts only if it is much larger than the control's.
 [[nodiscard]] Comparison compare(const Run& reference, const Run& other, double tolerance,
                                  const Run* control = nullptr);
 

@@ -75,7 +75,7 @@ int prove(const Options& options) {
   for (std::size_t i = 1; i < options.ranks.size(); ++i) {
     const Run other = record_run(options.ranks[i], options);
     Comparison comparison = compare(reference, other, options.tolerance);
-    if (comparison.is_late) {
+    if (comparison.may_be_rounding) {
       if (!control) control = record_control(reference, options);
       comparison = compare(reference, other, options.tolerance, &*control);
     }

@@ -110,7 +110,9 @@ Run record_run(int ranks, const Options& options, Start start) {
   Run result{.ranks = ranks, .steps = file.read()};
   if (result.steps.empty()) {
     throw launcher::LaunchError(fmt::format(
-        "the run with {} made no step of a ddp::DistributedDataParallel", count_ranks(ranks)));
+        "the run with {} made no step of a ddp::DistributedDataParallel (has it resumed from a "
+        "checkpoint of the run before?)",
+        count_ranks(ranks)));
   }
   return result;
 }

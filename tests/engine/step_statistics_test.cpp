@@ -165,6 +165,18 @@ TEST_CASE("single slow steps and small differences are not reported", "[statisti
   CHECK_THAT(advice_on(statistics.costs()), Contains("none is always late"));
 }
 
+TEST_CASE("a rank that is mostly the last, though by no usual amount, is named", "[statistics]") {
+  StepCosts costs{.world_size = 2,
+                  .steps = 100,
+                  .compute_seconds = 20 * kMs,
+                  .straggler_seconds = 5 * kMs,
+                  .most_often_last = {.rank = 1, .fraction = 0.96}};
+  CHECK_THAT(advice_on(costs), Contains("rank 1 is the last in 96 % of the steps") &&
+                                   !Contains("none is always late"));
+  costs.steps = 3;
+  CHECK(advice_on(costs) == "too few steps to tell");
+}
+
 TEST_CASE("two of four ranks may be late, each by its own amount", "[statistics]") {
   Job job{.world_size = 4};
   job.compute = [](int rank, int) { return (20 + (rank % 2) * 10 * rank) * kMs; };

@@ -448,6 +448,8 @@ TEST_CASE("bad input is refused in one line", "[main]") {
                 "--amp fp16 finds its loss scale by skipping steps: it needs --non-finite skip");
   check_refused(train_command(1, {"--tf32", "--dtype", "float64"}),
                 "--tf32 rounds float32: it cannot go with --dtype float64");
+  check_refused(train_command(1, {"--trace", "t", "--step-svg", "t"}),
+                "--trace and --step-svg must be two files");
   check_refused(train_command(1, {"--non-finite", "pray"}), "is not one of stop, skip, ignore");
   check_refused(train_command(1, {"--batch-size", "8", "--global-batch-size", "8"}),
                 "--batch-size and --global-batch-size exclude each other");

@@ -255,10 +255,10 @@ TEST_CASE("a language model that two ranks trained goes on with the text that it
   const Sets sets;
   const Job job(sets.text());
   job.run(2, {"--optimizer", "adamw", "--lr", "0.003", "--global-batch-size", "8", "--epochs", "60",
-              "--augment"});
+              "--augment", "--checkpoint-dir", job.file("c"), "--keep", "1"});
   CHECK(std::stod(score_of(job.final_line())) > 0.8);
-  const auto generate = [&](const Arguments& flags) {
-    return Arguments{DDP_GENERATE_PATH, "--model", "gpt-nano", "--weights", job.file("model")} +
+  const auto generate = [&](const Arguments& flags, const std::string& weights = "model") {
+    return Arguments{DDP_GENERATE_PATH, "--model", "gpt-nano", "--weights", job.file(weights)} +
            flags;
   };
   ChildProcess likeliest(
@@ -271,6 +271,9 @@ TEST_CASE("a language model that two ranks trained goes on with the text that it
   CHECK(again.wait() == 0);
   CHECK(first.out() == again.out());
   CHECK(first.out().size() == 42);
+  ChildProcess of_checkpoint(generate({"--length", "40"}, "c/model_epoch_60.safetensors"));
+  CHECK(of_checkpoint.wait() == 0);
+  CHECK(of_checkpoint.out() == first.out());
   ChildProcess other(generate({"--seed", "1", "--length", "40", "--temperature", "5"}));
   CHECK(other.wait() == 0);
   CHECK(other.out() != first.out());

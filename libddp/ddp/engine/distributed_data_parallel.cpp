@@ -100,7 +100,7 @@ std::span<const std::size_t> DistributedDataParallel::ready_order() const {
 
 std::string DistributedDataParallel::order_advice() const {
   const Reducer& reducer = impl_->reducer();
-  if (ready_order().empty()) return "";  // a pass without samples, or none yet
+  if (group().world_size() == 1 || ready_order().empty()) return "";  // or none was marked yet
   std::vector<std::size_t> awaited;
   for (std::size_t i = 0; i < reducer.gradient_count(); ++i) {
     if (reducer.is_expected(i)) awaited.push_back(i);

@@ -4,6 +4,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <string_view>
 
 namespace ddp {
@@ -11,6 +12,12 @@ namespace {
 
 // The fraction of a step below which a loss is not worth advice.
 constexpr double kNoticeableLoss = 0.05;
+
+// Fewer steps show nothing that is worth advice.
+constexpr std::uint64_t kFewestSteps = 10;
+
+// A rank that is the last in more steps than this is not one of many.
+constexpr double kMostSteps = 0.8;
 
 // Below this many bytes in a step, reductions take as long as their messages' latencies do, and
 // smaller messages or buckets help nothing.
@@ -100,6 +107,13 @@ std::string advice_on_straggler(const StepCosts& costs) {
         "evenly, or give each step samples for all ranks (in each of its passes)",
         costs.idle_steps, costs.steps);
   }
+  const bool is_one_rank = costs.most_often_last.fraction > kMostSteps;
+  if (!has_culprit(costs) && is_one_rank) {
+    return fmt::format(
+        "rank {} is the last in {:.0f} % of the steps, late now more, now less: it may have more "
+        "samples than the others, a slower or shared device, or other processes on its machine",
+        costs.most_often_last.rank, 100 * costs.most_often_last.fraction);
+  }
   if (!has_culprit(costs)) {
     return fmt::format(
         "ranks wait for each other, though none is always late (rank {} is the last in {:.0f} % of "
@@ -139,7 +153,7 @@ std::string advice_on_communication(const StepCosts& costs) {
 }  // namespace
 
 std::string advice_on(const StepCosts& costs) {
-  if (costs.steps == 0) return "too few steps to tell";
+  if (costs.steps < kFewestSteps) return "too few steps to tell";
   const double loss =
       std::max({costs.straggler_seconds, costs.data_seconds, costs.exposed_seconds});
   if (loss < kNoticeableLoss * costs.step_seconds()) {
