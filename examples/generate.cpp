@@ -11,7 +11,6 @@
 #include <ddp/nn/named_buffers.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
@@ -22,6 +21,7 @@
 #include <vector>
 
 #include "number_flag.h"
+#include "train/model_tensors.h"
 
 using namespace ddp;
 
@@ -41,20 +41,10 @@ std::size_t context_of(const Safetensors& weights) {
   return static_cast<std::size_t>(positions->shape[0]);
 }
 
-// A checkpoint of train also holds the states of what has trained the model.
-Safetensors load_weights(const std::string& file) {
-  Safetensors loaded = load_safetensors(file);
-  std::erase_if(loaded.tensors, [](const NamedBuffer& tensor) {
-    return std::ranges::any_of(std::array{"optimizer.", "scaler.", "schedule."},
-                               [&](const char* of) { return tensor.name.starts_with(of); });
-  });
-  return loaded;
-}
-
 class Generator {
  public:
   Generator(const std::string& model, const std::string& file)
-      : weights_(load_weights(file)), window_(context_of(weights_)) {
+      : weights_(train::load_model_tensors(file)), window_(context_of(weights_)) {
     module_ = nn::make_language_model(model, {context_, DType::kFloat32, /*seed=*/0},
                                       {.vocabulary = kBytes, .context = window_});
     restore_tensors(file, weights_, nn::named_buffers(module_->state_dict()), context_.stream(),

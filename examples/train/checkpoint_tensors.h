@@ -4,11 +4,9 @@
 // names their owner.
 #pragma once
 
-#include <filesystem>
 #include <vector>
 
 #include "ddp/base/named_buffer.h"
-#include "ddp/io/safetensors.h"
 #include "ddp/nn/amp/grad_scaler.h"
 #include "ddp/nn/module.h"
 #include "ddp/nn/optim/optimizer.h"
@@ -26,8 +24,5 @@ struct TrainedObjects {
 
 // Returns views of the live tensors, which must outlive them.
 [[nodiscard]] std::vector<ddp::NamedBuffer> checkpoint_tensors(const TrainedObjects& objects);
-
-// Loads the model's tensors from a checkpoint, or from a file that has no others.
-[[nodiscard]] ddp::Safetensors load_model_tensors(const std::filesystem::path& file);
 
 }  // namespace train

@@ -7,11 +7,11 @@
 #include <stdexcept>
 #include <vector>
 
-#include "checkpoint_tensors.h"
 #include "ddp/io/checkpoint_file.h"
 #include "ddp/nn/named_buffers.h"
 #include "ddp/samplers/distributed_sampler.h"
 #include "ddp/samplers/exact_sampler.h"
+#include "model_tensors.h"
 
 namespace train {
 namespace {

@@ -239,40 +239,52 @@ TEST_CASE("passes on the device add up, ranks run out, and votes are counted", "
   });
 }
 
+namespace {
+
+// A backward pass on one stream, and a wait on another, which is busy for a while before.
+struct TwoStreams {
+  explicit TwoStreams(DistributedDataParallel& engine) : ddp(engine) { cu::synchronize({}); }
+
+  void add(std::size_t i, double value) const {
+    cu::fill(addend.buffer(), value, backward.view());
+    cu::reduce(addend.buffer(), ddp.gradient(i), ReduceOp::kSum, backward.view());
+    ddp.mark_ready(i, backward.view());
+  }
+  void wait_late() const {
+    for (int i = 0; i < 8; ++i) cu::fill(delay.buffer(), i, waiter.view());
+    ddp.wait(waiter.view());
+  }
+
+  DistributedDataParallel& ddp;
+  Device device = ddp.group().device();
+  cu::OwnedStream backward{device};
+  cu::OwnedStream waiter{device};
+  Floats addend{kElements, device};
+  Floats delay{std::size_t{1} << 24, device};
+};
+
+}  // namespace
+
 TEST_CASE("passes add up whose backward runs on another stream than wait()", "[gpu][engine]") {
   DdpOptions options;
   options.unused = UnusedParameters::kZero;
   run(options, [](Trainee& trainee, int, int world) {
     DistributedDataParallel& ddp = trainee.ddp;
-    const Device device = ddp.group().device();
-    const cu::OwnedStream backward(device);
-    const cu::OwnedStream waiter(device);
-    const Floats addend(kElements, device);
-    const Floats delay(std::size_t{1} << 24, device);
-    cu::synchronize({});
-    const auto add = [&](std::size_t i, double value) {
-      cu::fill(addend.buffer(), value, backward.view());
-      cu::reduce(addend.buffer(), ddp.gradient(i), ReduceOp::kSum, backward.view());
-      ddp.mark_ready(i, backward.view());
-    };
-    const auto wait_late = [&] {
-      for (int i = 0; i < 8; ++i) cu::fill(delay.buffer(), i, waiter.view());
-      ddp.wait(waiter.view());
-    };
+    const TwoStreams streams(ddp);
     for (int step = 0; step < 2; ++step) {
-      cu::fill(ddp.gradient(0), 0, backward.view());
+      cu::fill(ddp.gradient(0), 0, streams.backward.view());
       ddp.accumulate(2);
-      add(0, 2 * ddp.begin_step({.samples = 1}));
-      wait_late();  // zeroes gradient 1
+      streams.add(0, 2 * ddp.begin_step({.samples = 1}));
+      streams.wait_late();  // zeroes gradient 1
       const double factor = ddp.begin_step({.samples = 3});
-      add(1, 6 * factor);
-      add(0, 6 * factor);
-      wait_late();
-      trainee.stream = waiter.view();
+      streams.add(1, 6 * factor);
+      streams.add(0, 6 * factor);
+      streams.wait_late();
+      trainee.stream = streams.waiter.view();
       expect(ddp.summary().samples == 4 * world, "the samples of both passes");
       expect(trainee.distance_to(0, 5) < 1e-5F, "(2 * 1 + 6 * 3) / 4");
       expect(trainee.distance_to(1, 4.5F) < 1e-5F, "(0 * 1 + 6 * 3) / 4");
-      backward.synchronize();
+      streams.backward.synchronize();
     }
   });
 }
@@ -281,28 +293,19 @@ TEST_CASE("a pass that marks nothing is over before the next one, on whatever st
           "[gpu][engine]") {
   run({}, [](Trainee& trainee, int, int world) {
     DistributedDataParallel& ddp = trainee.ddp;
-    const Device device = ddp.group().device();
-    const cu::OwnedStream backward(device);
-    const cu::OwnedStream waiter(device);
-    const Floats addend(kElements, device);
-    const Floats delay(std::size_t{1} << 24, device);
-    cu::synchronize({});
+    const TwoStreams streams(ddp);
     for (int step = 0; step < 2; ++step) {
       ddp.accumulate(2);
       (void)ddp.begin_step({.samples = 0});
-      for (int i = 0; i < 8; ++i) cu::fill(delay.buffer(), i, waiter.view());
-      ddp.wait(waiter.view());  // zeroes the gradients
+      streams.wait_late();  // zeroes the gradients
       const double factor = ddp.begin_step({.samples = 3});
-      cu::fill(addend.buffer(), 6 * factor, backward.view());
-      for (const std::size_t i : {1, 0}) {
-        cu::reduce(addend.buffer(), ddp.gradient(i), ReduceOp::kSum, backward.view());
-        ddp.mark_ready(i, backward.view());
-      }
-      ddp.wait(waiter.view());
-      trainee.stream = waiter.view();
+      streams.add(1, 6 * factor);
+      streams.add(0, 6 * factor);
+      streams.wait_late();
+      trainee.stream = streams.waiter.view();
       expect(ddp.summary().samples == 3 * world, "the samples of the second pass");
       expect(trainee.distance_to(6) < 1e-5F, "the gradients of the second pass");
-      backward.synchronize();
+      streams.backward.synchronize();
     }
   });
 }

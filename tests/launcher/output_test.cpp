@@ -9,12 +9,12 @@
 #include <catch2/catch.hpp>
 #include <cerrno>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
 #include "ddp/base/error.h"
 #include "ddp/base/file_descriptor.h"
+#include "ddp/base/poll_until.h"
 #include "launcher/output/line_splitter.h"
 #include "launcher/output/log_mux.h"
 #include "launcher/output/sink.h"
@@ -347,7 +347,7 @@ TEST_CASE("a newline that comes after its line was cut makes no line of its own"
   MuxProbe probe;
   const auto write_part = [&](int rank, const std::string& text) {
     probe.write(rank, Channel::kOut, text);
-    std::this_thread::sleep_for(LogMux::kPartialLineDelay);
+    ddp::poll_until({}, probe.mux.next_flush());  // as the launcher does
     probe.mux.flush_partial_lines();
     probe.console.flush();
   };
