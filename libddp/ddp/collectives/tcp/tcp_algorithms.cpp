@@ -4,37 +4,20 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstring>
-#include <deque>
 #include <utility>
 
 #include "ddp/base/error.h"
-#include "ddp/buffer_ops/buffer_ops.h"
+#include "ddp/collectives/tcp/tcp_exchange.h"
 
 namespace ddp {
 namespace {
 
 // From this size on, blocks save more time than the second exchange takes.
 constexpr std::size_t kBlocksFromBytes = std::size_t{16} << 10;
-// What a rank sums in one segment: large enough to pay for its messages, small enough for segments
-// to overlap and, times the ranks, for their terms to fit into memory.
-constexpr std::size_t kMostBlockBytes = std::size_t{1} << 20;
-constexpr std::size_t kLeastBlockBytes = std::size_t{64} << 10;
-constexpr std::size_t kSegmentBytes = std::size_t{8} << 20;
-// Segments of which messages may be on their way before the first of them is summed.
-constexpr std::size_t kSegmentsAhead = 3;
-
-std::size_t index(int rank) { return static_cast<std::size_t>(rank); }
 
 template <class T>
 Buffer bytes_of(T& object) {
   return {&object, sizeof(object), DType::kUInt8, kCpuDevice};
-}
-
-// Part `rank` of a buffer that is cut into parts for all ranks. They differ by at most one element.
-Buffer part_of(const Buffer& whole, int rank, int ranks) {
-  const std::size_t begin = whole.count * index(rank) / index(ranks);
-  const std::size_t end = whole.count * index(rank + 1) / index(ranks);
-  return whole.slice(begin, end - begin);
 }
 
 // A rank's own share of an input may already lie at its place in the output.
@@ -43,47 +26,6 @@ void copy_own(const Buffer& source, const Buffer& target) {
 }
 
 }  // namespace
-
-// Messages between this rank and others that have the same number on all ranks.
-class TcpAlgorithms::Exchange {
- public:
-  explicit Exchange(TcpAlgorithms& owner) : owner_(owner), tag_(exchange_tag(owner.exchanges_++)) {}
-
-  void send(int peer, const Buffer& data) {
-    if (data.count > 0) messages_.push_back(owner_.wire_.send(peer, tag_, data));
-  }
-  void receive(int peer, const Buffer& data) {
-    if (data.count > 0) messages_.push_back(owner_.wire_.receive(peer, tag_, data));
-  }
-
-  // The same for parts of the ranks' inputs, which may have come with the heads. `offset` is where
-  // the part begins in the peer's input.
-  void send_input(int peer, const Buffer& part) {
-    if (!owner_.is_in_head_) send(peer, part);
-  }
-  void receive_input(int peer, std::size_t offset, const Buffer& target) {
-    if (!owner_.is_in_head_) return receive(peer, target);
-    cpu::copy(owner_.input_in_head(peer, target.dtype).slice(offset, target.count), target);
-  }
-
-  void finish() {
-    for (TcpWire::Message& message : messages_) message.wait(owner_.deadline_);
-    messages_.clear();
-  }
-
- private:
-  TcpAlgorithms& owner_;
-  TcpWire::Tag tag_;
-  std::vector<TcpWire::Message> messages_;
-};
-
-// A part of a sum over ranks: the elements that this rank sums, and the messages of that part.
-struct TcpAlgorithms::Segment {
-  Buffer sum;                 // may be the place of this rank's term
-  std::vector<Buffer> terms;  // by rank
-  Exchange inputs;
-  Exchange sums;  // only if ranks sum blocks
-};
 
 TcpAlgorithms::TcpAlgorithms(TcpWire& wire, int rank, int world_size, GroupNames names)
     : wire_(wire),
@@ -96,6 +38,12 @@ TcpAlgorithms::TcpAlgorithms(TcpWire& wire, int rank, int world_size, GroupNames
   for (int other = 0; other < world_size_; ++other) {
     if (other != rank_) others_.push_back(other);
   }
+}
+
+Buffer TcpAlgorithms::part_of(const Buffer& whole, int rank, int ranks) {
+  const std::size_t begin = whole.count * index(rank) / index(ranks);
+  const std::size_t end = whole.count * index(rank + 1) / index(ranks);
+  return whole.slice(begin, end - begin);
 }
 
 void TcpAlgorithms::run(std::span<const Collective> batch) {
@@ -211,118 +159,6 @@ void TcpAlgorithms::run_collective(const Collective& operation) {
     case CollectiveKind::kBarrier:  // agreeing on the call was the barrier
       return;
   }
-}
-
-// Without a root, every rank keeps the sums.
-void TcpAlgorithms::reduce(const Buffer& data, ReduceOp op, std::optional<int> root) {
-  const auto keeps = [&](int rank) { return !root || rank == *root; };
-  if (is_in_head_) {
-    if (keeps(rank_)) sum_heads(0, data, op);
-    return;
-  }
-  const bool in_blocks = uses_blocks(data);
-  const std::size_t ranks = in_blocks ? index(world_size_) : 1;  // that share the work
-  const std::size_t block = block_of((data.count + ranks - 1) / ranks, data.dtype);
-  std::vector<Segment> summed;
-  const auto start = [&](std::size_t begin, std::size_t end, std::size_t place) {
-    const Buffer all = data.slice(begin, end - begin);
-    const auto part_for = [&](int rank) {
-      return in_blocks ? part_of(all, rank, world_size_)
-                       : all.slice(0, keeps(rank) ? all.count : 0);
-    };
-    Buffer own_sum = part_for(rank_);
-    if (!keeps(rank_)) own_sum.data = term_place(place, rank_);
-    Segment segment = start_segment(part_for, own_sum, place);
-    if (!in_blocks || !keeps(rank_)) return segment;
-    // A rank's block is overwritten by its sum, which comes only after the rank has got the block.
-    for (const int peer : others_) segment.sums.receive(peer, part_for(peer));
-    return segment;
-  };
-  run_segments(data.count, block * ranks, start, [&](Segment& segment) {
-    sum(segment, op);
-    if (!in_blocks) return;
-    for (const int peer : others_) {
-      if (keeps(peer)) segment.sums.send(peer, segment.sum);
-    }
-    if (!keeps(rank_)) return segment.sums.finish();  // another segment needs its place
-    summed.push_back(std::move(segment));
-  });
-  for (Segment& segment : summed) segment.sums.finish();
-}
-
-void TcpAlgorithms::reduce_scatter(const Collective& operation) {
-  const Buffer& output = operation.output;
-  if (is_in_head_) return sum_heads(index(rank_) * output.count, output, operation.op);
-  const auto start = [&](std::size_t begin, std::size_t end, std::size_t place) {
-    const auto part_for = [&](int rank) {
-      return operation.input.slice(index(rank) * output.count + begin, end - begin);
-    };
-    return start_segment(part_for, output.slice(begin, end - begin), place);
-  };
-  run_segments(output.count, block_of(output.count, output.dtype), start,
-               [&](Segment& segment) { sum(segment, operation.op); });
-}
-
-// `offset` is where the terms begin in the inputs.
-void TcpAlgorithms::sum_heads(std::size_t offset, const Buffer& sum, ReduceOp op) {
-  std::vector<Buffer> terms;
-  for (int rank = 0; rank < world_size_; ++rank) {
-    terms.push_back(input_in_head(rank, sum.dtype).slice(offset, sum.count));
-  }
-  cpu::reduce_terms(terms, {&sum, 1}, op);
-}
-
-// Cuts `count` elements into segments of `size`. Each has a place in the memory for terms, which it
-// may use until it is finished.
-void TcpAlgorithms::run_segments(std::size_t count, std::size_t size, const Start& start,
-                                 const std::function<void(Segment&)>& finish) {
-  std::deque<Segment> started;
-  const auto finish_first = [&] {
-    finish(started.front());
-    started.pop_front();
-  };
-  for (std::size_t begin = 0; begin < count; begin += size) {
-    if (started.size() == kSegmentsAhead) finish_first();
-    started.push_back(start(begin, std::min(begin + size, count), begin / size % kSegmentsAhead));
-  }
-  while (!started.empty()) finish_first();
-}
-
-// Sends each peer the part that it sums, and receives the terms of this rank's part.
-TcpAlgorithms::Segment TcpAlgorithms::start_segment(const std::function<Buffer(int)>& part_for,
-                                                    const Buffer& sum, std::size_t place) {
-  Segment segment{sum, std::vector<Buffer>(index(world_size_), part_for(rank_)), Exchange(*this),
-                  Exchange(*this)};
-  for (const int peer : others_) {
-    Buffer& term = segment.terms[index(peer)];
-    term.data = term_place(place, peer);
-    segment.inputs.receive(peer, term);
-    segment.inputs.send(peer, part_for(peer));
-  }
-  return segment;
-}
-
-void TcpAlgorithms::sum(Segment& segment, ReduceOp op) {
-  segment.inputs.finish();
-  if (segment.sum.count > 0) cpu::reduce_terms(segment.terms, {&segment.sum, 1}, op);
-}
-
-std::size_t TcpAlgorithms::block_of(std::size_t count, DType dtype) {
-  const std::size_t limit_bytes =
-      std::clamp(kSegmentBytes / index(world_size_), kLeastBlockBytes, kMostBlockBytes);
-  const std::size_t block = std::min(count, limit_bytes / size_of(dtype));
-  const std::size_t needed_bytes = host_aligned(block * size_of(dtype));
-  if (needed_bytes > term_bytes_) {
-    terms_memory_ = {};
-    terms_memory_ = allocate_host(kSegmentsAhead * index(world_size_) * needed_bytes);
-    term_bytes_ = needed_bytes;
-  }
-  return block;
-}
-
-void* TcpAlgorithms::term_place(std::size_t place, int rank) const {
-  const std::size_t number = place * index(world_size_) + index(rank);
-  return static_cast<std::byte*>(terms_memory_.data()) + number * term_bytes_;
 }
 
 void TcpAlgorithms::broadcast(const Collective& operation) {

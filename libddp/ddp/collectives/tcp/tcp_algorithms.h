@@ -68,6 +68,11 @@ class TcpAlgorithms {
   class Exchange;
   struct Segment;
 
+  [[nodiscard]] static std::size_t index(int rank) { return static_cast<std::size_t>(rank); }
+  // Part `rank` of a buffer that is cut into parts for all ranks. They differ by at most one
+  // element.
+  [[nodiscard]] static Buffer part_of(const Buffer& whole, int rank, int ranks);
+
   void run_batch(std::span<const Collective> batch);
   void run_transfers(std::span<const Collective> batch);
   void accept(std::vector<TcpTransfer>& transfers);
