@@ -263,7 +263,8 @@ TEMPLATE_TEST_CASE("transpose exchanges two dimensions, and its transposed shape
   const auto mode = any_mode();
   const auto shape = GENERATE(TransposeShape{}, TransposeShape{2, 3, 1, 4, 5},
                               TransposeShape{1, 7, 1, 5, 1}, TransposeShape{3, 2, 4, 5, 1},
-                              TransposeShape{2, 0, 1, 4, 5}, TransposeShape{2, 3, 2, 4, 3});
+                              TransposeShape{2, 0, 1, 4, 5}, TransposeShape{2, 3, 2, 4, 3},
+                              TransposeShape{2, 37, 3, 18, 1}, TransposeShape{1, 33, 2, 40, 3});
   Values<T> x = uniform<T>(shape.count(), 1), y = initial_gradient<T>(x.size(), mode);
   Doubles expected(x.size());
   std::size_t i = 0;

@@ -7,12 +7,12 @@
 #include <span>
 
 #include "ddp/kernels/detail/batch_norm_checks.h"
+#include "ddp/kernels/detail/vectorised.h"
 #include "ddp/kernels/detail/wide_sums.h"
+#include "ddp/kernels/detail/write_each.h"
 
 namespace ddp::cpu {
 namespace {
-
-using detail::WideSums;
 
 // Calls f(c, offset of the plane) for each plane in memory.
 template <class F>
@@ -33,45 +33,6 @@ T scale_of(const BatchNormOperands& operands, std::size_t c) {
   return operands.invstd.as<const T>()[c] * element_or(operands.weight, c, T{1});
 }
 
-// Adds grad_y, and grad_y * (x - mean).
-template <class T>
-void add_plane(const T* x, const T* grad_y, std::size_t count, T mean, double& sum,
-               double& product) {
-  WideSums sums;
-  std::size_t i = 0;
-  for (; i + WideSums::kLanes <= count; i += WideSums::kLanes) {
-    const auto& grad = WideSums::lanes(grad_y + i);
-    sums.first += __builtin_convertvector(grad, WideSums::Vector);
-    sums.second +=
-        __builtin_convertvector(grad * (WideSums::lanes(x + i) - mean), WideSums::Vector);
-  }
-  for (; i < count; ++i) {
-    sum += static_cast<double>(grad_y[i]);
-    product += static_cast<double>(grad_y[i] * (x[i] - mean));
-  }
-  sum += WideSums::total(sums.first);
-  product += WideSums::total(sums.second);
-}
-
-// grad_x = scale * (grad_y - offset - (x - mean) * slope).
-template <class T>
-struct GradientOfChannel {
-  T mean;
-  T scale;
-  T offset;
-  T slope;
-};
-
-// Passed by value and __restrict: gcc only vectorises what it can keep in registers.
-template <class T, WriteMode mode>
-void grad_input_of_plane(const T* __restrict x, const T* __restrict grad_y, std::size_t count,
-                         GradientOfChannel<T> of, T* __restrict grad_x) {
-  for (std::size_t i = 0; i < count; ++i) {
-    const T gradient = of.scale * (grad_y[i] - of.offset - (x[i] - of.mean) * of.slope);
-    grad_x[i] = mode == WriteMode::kAccumulate ? grad_x[i] + gradient : gradient;
-  }
-}
-
 template <class T>
 void write_channels(const GradientTarget& target, const auto& value_of) {
   const std::span<T> elements = target.buffer.as<T>();
@@ -89,12 +50,15 @@ void batch_norm_forward(const Buffer& x, const BatchNormOperands& operands, cons
   detail::dispatch_float("batch_norm_forward", x.dtype, [&](auto element) {
     using T = decltype(element);
     for_each_plane(shape, [&](std::size_t c, std::size_t offset) {
-      const T* __restrict in = static_cast<const T*>(x.data) + offset;
-      T* __restrict out = static_cast<T*>(y.data) + offset;
+      const T* in = static_cast<const T*>(x.data) + offset;
+      T* out = static_cast<T*>(y.data) + offset;
       const T mean = operands.mean.as<const T>()[c];
       const T scale = scale_of<T>(operands, c);
       const T shift = element_or(bias, c, T{0});
-      for (std::size_t i = 0; i < shape.plane; ++i) out[i] = (in[i] - mean) * scale + shift;
+      detail::vectorised([=, plane = shape.plane] {
+        detail::write_each(out, WriteMode::kOverwrite, plane,
+                           [=](std::size_t i) { return (in[i] - mean) * scale + shift; });
+      });
     });
   });
 }
@@ -107,8 +71,17 @@ void batch_norm_sums(const Buffer& x, const Buffer& grad_y, const Buffer& mean, 
   detail::dispatch_float("batch_norm_sums", x.dtype, [&](auto element) {
     using T = decltype(element);
     for_each_plane(shape, [&](std::size_t c, std::size_t offset) {
-      add_plane(static_cast<const T*>(x.data) + offset, static_cast<const T*>(grad_y.data) + offset,
-                shape.plane, mean.as<const T>()[c], all[c], all[shape.channels + c]);
+      const T* in = static_cast<const T*>(x.data) + offset;
+      const T* incoming = static_cast<const T*>(grad_y.data) + offset;
+      const T origin = mean.as<const T>()[c];
+      detail::TwoSums of_plane{};
+      detail::vectorised([=, plane = shape.plane, &of_plane] {
+        of_plane = detail::wide_sums(
+            plane, [=](std::size_t i) { return incoming[i]; },
+            [=](std::size_t i) { return incoming[i] * (in[i] - origin); });
+      });
+      all[c] += of_plane.first;
+      all[shape.channels + c] += of_plane.second;
     });
   });
 }
@@ -160,15 +133,19 @@ void batch_norm_grad_input(const Buffer& x, const Buffer& grad_y, const BatchNor
   detail::check_batch_norm_grad_input(x, grad_y, operands, terms, grad_x.buffer, shape);
   detail::dispatch_float("batch_norm_grad_input", x.dtype, [&](auto element) {
     using T = decltype(element);
-    const auto run = grad_x.mode == WriteMode::kAccumulate
-                         ? grad_input_of_plane<T, WriteMode::kAccumulate>
-                         : grad_input_of_plane<T, WriteMode::kOverwrite>;
     for_each_plane(shape, [&](std::size_t c, std::size_t offset) {
-      run(static_cast<const T*>(x.data) + offset, static_cast<const T*>(grad_y.data) + offset,
-          shape.plane,
-          {operands.mean.as<const T>()[c], scale_of<T>(operands, c), element_or(terms, c, T{0}),
-           element_or(terms, shape.channels + c, T{0})},
-          static_cast<T*>(grad_x.buffer.data) + offset);
+      const T* in = static_cast<const T*>(x.data) + offset;
+      const T* incoming = static_cast<const T*>(grad_y.data) + offset;
+      T* target = static_cast<T*>(grad_x.buffer.data) + offset;
+      const T mean = operands.mean.as<const T>()[c];
+      const T scale = scale_of<T>(operands, c);
+      const T shift = element_or(terms, c, T{0});
+      const T slope = element_or(terms, shape.channels + c, T{0});
+      detail::vectorised([=, mode = grad_x.mode, plane = shape.plane] {
+        detail::write_each(target, mode, plane, [=](std::size_t i) {
+          return scale * (incoming[i] - shift - (in[i] - mean) * slope);
+        });
+      });
     });
   });
 }

@@ -2,6 +2,8 @@
 #include "ddp/kernels/binary.h"
 
 #include "ddp/kernels/detail/binary_functions.h"
+#include "ddp/kernels/detail/vectorised.h"
+#include "ddp/kernels/detail/write_each.h"
 
 namespace ddp::cpu {
 
@@ -11,11 +13,10 @@ void binary(const Buffer& a, const Buffer& b, const GradientTarget& y, const Bin
     const T* left = static_cast<const T*>(a.data);
     const T* right = static_cast<const T*>(b.data);
     T* out = static_cast<T*>(y.buffer.data);
-    if (y.mode == WriteMode::kAccumulate) {
-      for (std::size_t i = 0; i < a.count; ++i) out[i] += function(left[i], right[i]);
-    } else {
-      for (std::size_t i = 0; i < a.count; ++i) out[i] = function(left[i], right[i]);
-    }
+    detail::vectorised([=, mode = y.mode, count = a.count] {
+      detail::write_each(out, mode, count,
+                         [=](std::size_t i) { return function(left[i], right[i]); });
+    });
   });
 }
 

@@ -6,33 +6,23 @@
 #include <cstdint>
 
 #include "ddp/kernels/detail/batch_norm_checks.h"
+#include "ddp/kernels/detail/vectorised.h"
 #include "ddp/kernels/detail/wide_sums.h"
 
 namespace ddp::cpu {
 namespace {
 
-using detail::WideSums;
-
 double square(double x) { return x * x; }
 
-// Adds the distances of a plane's elements from `origin`, and their squares.
+// The sums of the distances of a plane's elements from `origin`, and of their squares.
 template <class T>
-void add_plane(const T* x, std::size_t count, T origin, double& sum, double& squares) {
-  WideSums sums;
-  std::size_t i = 0;
-  for (; i + WideSums::kLanes <= count; i += WideSums::kLanes) {
-    const auto distance =
-        __builtin_convertvector(WideSums::lanes(x + i) - origin, WideSums::Vector);
-    sums.first += distance;
-    sums.second += distance * distance;
-  }
-  for (; i < count; ++i) {
-    const double distance = static_cast<double>(x[i] - origin);
-    sum += distance;
-    squares += square(distance);
-  }
-  sum += WideSums::total(sums.first);
-  squares += WideSums::total(sums.second);
+detail::TwoSums sums_of_plane(const T* x, std::size_t count, T origin) {
+  const auto distance = [=](std::size_t i) { return static_cast<double>(x[i] - origin); };
+  detail::TwoSums sums{};
+  detail::vectorised([=, &sums] {
+    sums = detail::wide_sums(count, distance, [=](std::size_t i) { return square(distance(i)); });
+  });
+  return sums;
 }
 
 }  // namespace
@@ -52,7 +42,9 @@ void channel_moments(const Buffer& x, const Buffer& moments, const ChannelShape&
     const T* plane = first_planes;
     for (std::size_t sample = 0; sample < shape.batch; ++sample) {
       for (std::size_t c = 0; c < shape.channels; ++c, plane += shape.plane) {
-        add_plane(plane, shape.plane, first_planes[c * shape.plane], sums[c], squares[c]);
+        const auto of_plane = sums_of_plane(plane, shape.plane, first_planes[c * shape.plane]);
+        sums[c] += of_plane.first;
+        squares[c] += of_plane.second;
       }
     }
     for (std::size_t c = 0; c < shape.channels; ++c) {

@@ -6,82 +6,47 @@
 #include <vector>
 
 #include "ddp/kernels/detail/layer_norm_checks.h"
+#include "ddp/kernels/detail/vectorised.h"
 #include "ddp/kernels/detail/wide_sums.h"
+#include "ddp/kernels/detail/write_each.h"
 
 namespace ddp::cpu {
 namespace {
 
-using detail::WideSums;
-
 template <class T>
-double sum_of(const T* row, std::size_t columns) {
-  WideSums sums;
-  std::size_t c = 0;
-  for (; c + WideSums::kLanes <= columns; c += WideSums::kLanes) {
-    sums.first += __builtin_convertvector(WideSums::lanes(row + c), WideSums::Vector);
-  }
-  double sum = WideSums::total(sums.first);
-  for (; c < columns; ++c) sum += static_cast<double>(row[c]);
-  return sum;
-}
-
-// Of the distances from `mean`.
-template <class T>
-double squares_of(const T* row, std::size_t columns, T mean) {
-  WideSums sums;
-  std::size_t c = 0;
-  for (; c + WideSums::kLanes <= columns; c += WideSums::kLanes) {
-    const auto distance =
-        __builtin_convertvector(WideSums::lanes(row + c) - mean, WideSums::Vector);
-    sums.first += distance * distance;
-  }
-  double sum = WideSums::total(sums.first);
-  for (; c < columns; ++c) sum += std::pow(static_cast<double>(row[c] - mean), 2);
-  return sum;
-}
-
-// The sums over a row of g = grad_y * weight and of g * (x - mean).
-struct RowSums {
-  double gradient = 0;
-  double product = 0;
-};
-
-template <class T>
-RowSums sums_of(const T* x, const T* grad_y, const T* weight, std::size_t columns, T mean) {
-  WideSums sums;
-  std::size_t c = 0;
-  for (; c + WideSums::kLanes <= columns; c += WideSums::kLanes) {
-    const auto gradient = WideSums::lanes(grad_y + c) * WideSums::lanes(weight + c);
-    sums.first += __builtin_convertvector(gradient, WideSums::Vector);
-    sums.second +=
-        __builtin_convertvector(gradient * (WideSums::lanes(x + c) - mean), WideSums::Vector);
-  }
-  RowSums total{WideSums::total(sums.first), WideSums::total(sums.second)};
-  for (; c < columns; ++c) {
-    total.gradient += static_cast<double>(grad_y[c] * weight[c]);
-    total.product += static_cast<double>(grad_y[c] * weight[c] * (x[c] - mean));
-  }
-  return total;
-}
-
-// grad_x = rstd * (grad_y * weight - offset - (x - mean) * slope).
-template <class T>
-struct GradientOfRow {
+struct RowStatistics {
   T mean;
   T rstd;
-  T offset;
-  T slope;
 };
 
-// Passed by value and __restrict, as in batch_norm_cpu.cpp.
-template <class T, WriteMode mode>
-void grad_input_of_row(const T* __restrict x, const T* __restrict grad_y,
-                       const T* __restrict weight, std::size_t columns, GradientOfRow<T> of,
-                       T* __restrict grad_x) {
-  for (std::size_t c = 0; c < columns; ++c) {
-    const T gradient = of.rstd * (grad_y[c] * weight[c] - of.offset - (x[c] - of.mean) * of.slope);
-    grad_x[c] = mode == WriteMode::kAccumulate ? grad_x[c] + gradient : gradient;
-  }
+template <class T>
+RowStatistics<T> statistics_of(const T* row, std::size_t columns, double eps) {
+  const auto n = static_cast<double>(columns);
+  const T mean =
+      static_cast<T>(detail::wide_sum(columns, [=](std::size_t c) { return row[c]; }) / n);
+  const double squares = detail::wide_sum(columns, [=](std::size_t c) {
+    const auto distance = static_cast<double>(row[c] - mean);
+    return distance * distance;
+  });
+  return {mean, static_cast<T>(1 / std::sqrt(squares / n + eps))};
+}
+
+// grad_x = rstd * (g - mean of g - (x - mean) * rstd^2 * mean of g * (x - mean)), where
+// g = grad_y * weight.
+template <class T>
+void grad_input_of_row(const T* x, const T* grad_y, const T* weight, std::size_t columns,
+                       RowStatistics<T> statistics, T* grad_x, WriteMode mode) {
+  const T mean = statistics.mean, rstd = statistics.rstd;
+  const auto gradient = [=](std::size_t c) { return grad_y[c] * weight[c]; };
+  const detail::TwoSums sums = detail::wide_sums(
+      columns, gradient, [=](std::size_t c) { return gradient(c) * (x[c] - mean); });
+  const auto n = static_cast<double>(columns);
+  const auto deviation = static_cast<double>(rstd);
+  const T offset = static_cast<T>(sums.first / n);
+  const T slope = static_cast<T>(sums.second * deviation * deviation / n);
+  detail::write_each(grad_x, mode, columns, [=](std::size_t c) {
+    return rstd * (gradient(c) - offset - (x[c] - mean) * slope);
+  });
 }
 
 }  // namespace
@@ -90,48 +55,45 @@ void layer_norm_forward(const Buffer& x, const Buffer& weight, const Buffer& bia
                         const LayerNormResult& result, MatrixShape shape) {
   detail::check_layer_norm_forward(x, weight, bias, result, shape);
   if (shape.columns == 0) return;
-  const auto n = static_cast<double>(shape.columns);
   detail::dispatch_float("layer_norm_forward", x.dtype, [&](auto element) {
     using T = decltype(element);
-    const T* __restrict scales = static_cast<const T*>(weight.data);
-    const T* __restrict shifts = static_cast<const T*>(bias.data);
-    for (std::size_t r = 0; r < shape.rows; ++r) {
-      const T* __restrict in = static_cast<const T*>(x.data) + r * shape.columns;
-      T* __restrict out = static_cast<T*>(result.y.data) + r * shape.columns;
-      const T mean = static_cast<T>(sum_of(in, shape.columns) / n);
-      const double variance = squares_of(in, shape.columns, mean) / n;
-      const T rstd = static_cast<T>(1 / std::sqrt(variance + eps));
-      for (std::size_t c = 0; c < shape.columns; ++c) {
-        out[c] = (in[c] - mean) * rstd * scales[c] + shifts[c];
+    const T* in = static_cast<const T*>(x.data);
+    const T* scales = static_cast<const T*>(weight.data);
+    const T* shifts = static_cast<const T*>(bias.data);
+    T* out = static_cast<T*>(result.y.data);
+    const std::span<T> means = result.mean.as<T>(), rstds = result.rstd.as<T>();
+    detail::vectorised([=] {
+      for (std::size_t r = 0; r < shape.rows; ++r) {
+        const T* row = in + r * shape.columns;
+        const auto [mean, rstd] = statistics_of(row, shape.columns, eps);
+        detail::write_each(out + r * shape.columns, WriteMode::kOverwrite, shape.columns,
+                           [=, mean = mean, rstd = rstd](std::size_t c) {
+                             return (row[c] - mean) * rstd * scales[c] + shifts[c];
+                           });
+        means[r] = mean;
+        rstds[r] = rstd;
       }
-      result.mean.as<T>()[r] = mean;
-      result.rstd.as<T>()[r] = rstd;
-    }
+    });
   });
 }
 
 void layer_norm_grad_input(const LayerNormOperands& operands, const Buffer& weight,
                            const Buffer& grad_y, const GradientTarget& grad_x, MatrixShape shape) {
   detail::check_layer_norm_grad_input(operands, weight, grad_y, grad_x.buffer, shape);
-  const auto n = static_cast<double>(shape.columns);
   detail::dispatch_float("layer_norm_grad_input", grad_y.dtype, [&](auto element) {
     using T = decltype(element);
-    const auto run = grad_x.mode == WriteMode::kAccumulate
-                         ? grad_input_of_row<T, WriteMode::kAccumulate>
-                         : grad_input_of_row<T, WriteMode::kOverwrite>;
+    const T* in = static_cast<const T*>(operands.x.data);
+    const T* incoming = static_cast<const T*>(grad_y.data);
     const T* scales = static_cast<const T*>(weight.data);
-    for (std::size_t r = 0; r < shape.rows; ++r) {
-      const std::size_t offset = r * shape.columns;
-      const T* in = static_cast<const T*>(operands.x.data) + offset;
-      const T* incoming = static_cast<const T*>(grad_y.data) + offset;
-      const T mean = operands.mean.as<const T>()[r], rstd = operands.rstd.as<const T>()[r];
-      const auto deviation = static_cast<double>(rstd);
-      const RowSums sums = sums_of(in, incoming, scales, shape.columns, mean);
-      run(in, incoming, scales, shape.columns,
-          {mean, rstd, static_cast<T>(sums.gradient / n),
-           static_cast<T>(sums.product * deviation * deviation / n)},
-          static_cast<T*>(grad_x.buffer.data) + offset);
-    }
+    T* target = static_cast<T*>(grad_x.buffer.data);
+    const auto means = operands.mean.as<const T>(), rstds = operands.rstd.as<const T>();
+    detail::vectorised([=, mode = grad_x.mode] {
+      for (std::size_t r = 0; r < shape.rows; ++r) {
+        const std::size_t offset = r * shape.columns;
+        grad_input_of_row(in + offset, incoming + offset, scales, shape.columns,
+                          RowStatistics<T>{means[r], rstds[r]}, target + offset, mode);
+      }
+    });
   });
 }
 

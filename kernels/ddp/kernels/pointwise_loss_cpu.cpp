@@ -2,8 +2,12 @@
 #include "ddp/kernels/pointwise_loss.h"
 
 #include <algorithm>
+#include <span>
 
 #include "ddp/kernels/detail/pointwise_loss_functions.h"
+#include "ddp/kernels/detail/vectorised.h"
+#include "ddp/kernels/detail/wide_sums.h"
+#include "ddp/kernels/detail/write_each.h"
 
 namespace ddp::cpu {
 namespace {
@@ -13,15 +17,19 @@ void forward(const Loss& loss, const Buffer& x, const Buffer& target,
              const PointwiseLossResult& result, MatrixShape shape) {
   const T* in = static_cast<const T*>(x.data);
   const T* expected = static_cast<const T*>(target.data);
+  const std::span<T> row_losses = result.row_losses.as<T>();
   double total = 0;
-  for (T& row_loss : result.row_losses.as<T>()) {
-    double sum = 0;
-    for (std::size_t c = 0; c < shape.columns; ++c) {
-      sum += static_cast<double>(loss.loss(*in++, *expected++));
+  detail::vectorised([=, &total] {
+    for (std::size_t r = 0; r < shape.rows; ++r) {
+      const std::size_t offset = r * shape.columns;
+      const double sum = detail::wide_sum(shape.columns, [=](std::size_t c) {
+        return loss.loss(in[offset + c], expected[offset + c]);
+      });
+      const double mean = shape.columns == 0 ? 0 : sum / static_cast<double>(shape.columns);
+      row_losses[r] = static_cast<T>(mean);
+      total += sum;
     }
-    row_loss = static_cast<T>(shape.columns == 0 ? 0 : sum / static_cast<double>(shape.columns));
-    total += sum;
-  }
+  });
   const double mean = x.count == 0 ? 0 : total / static_cast<double>(x.count);
   *static_cast<T*>(result.loss.data) = static_cast<T>(mean);
 }
@@ -34,11 +42,10 @@ void backward(const Loss& loss, const Buffer& x, const Buffer& target, const Buf
   T* gradients = static_cast<T*>(grad_x.buffer.data);
   const T scale =
       *static_cast<const T*>(grad_loss.data) / static_cast<T>(std::max<std::size_t>(x.count, 1));
-  const bool accumulates = grad_x.mode == WriteMode::kAccumulate;
-  for (std::size_t i = 0; i < x.count; ++i) {
-    const T gradient = loss.slope(in[i], expected[i]) * scale;
-    gradients[i] = accumulates ? gradients[i] + gradient : gradient;
-  }
+  detail::vectorised([=, mode = grad_x.mode, count = x.count] {
+    detail::write_each(gradients, mode, count,
+                       [=](std::size_t i) { return loss.slope(in[i], expected[i]) * scale; });
+  });
 }
 
 }  // namespace

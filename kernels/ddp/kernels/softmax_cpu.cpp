@@ -2,35 +2,22 @@
 #include "ddp/kernels/softmax.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include "ddp/kernels/detail/softmax_checks.h"
+#include "ddp/kernels/detail/softmax_row.h"
+#include "ddp/kernels/detail/vectorised.h"
+#include "ddp/kernels/detail/wide_sums.h"
+#include "ddp/kernels/detail/write_each.h"
 
 namespace ddp::cpu {
 namespace {
 
-// Of the first `seen` columns of a row.
-template <class T>
-void softmax_row(const T* x, T* y, std::size_t columns, std::size_t seen) {
-  const T maximum = *std::max_element(x, x + seen);
-  T sum = 0;
-  for (std::size_t c = 0; c < seen; ++c) {
-    y[c] = std::exp(x[c] - maximum);
-    sum += y[c];
-  }
-  const T inverse = T{1} / sum;
-  for (std::size_t c = 0; c < seen; ++c) y[c] *= inverse;
-  std::fill(y + seen, y + columns, T{0});
-}
-
 template <class T>
 void backward_row(const T* y, const T* grad_y, T* grad_x, std::size_t columns, WriteMode mode) {
-  T sum = 0;
-  for (std::size_t c = 0; c < columns; ++c) sum += grad_y[c] * y[c];
-  for (std::size_t c = 0; c < columns; ++c) {
-    const T gradient = y[c] * (grad_y[c] - sum);
-    grad_x[c] = mode == WriteMode::kAccumulate ? grad_x[c] + gradient : gradient;
-  }
+  const auto product = [=](std::size_t c) { return grad_y[c] * y[c]; };
+  const T sum = static_cast<T>(detail::wide_sum(columns, product));
+  detail::write_each(grad_x, mode, columns,
+                     [=](std::size_t c) { return y[c] * (grad_y[c] - sum); });
 }
 
 }  // namespace
@@ -40,11 +27,16 @@ void softmax_forward(const Buffer& x, const Buffer& y, MatrixShape shape, Softma
   if (x.count == 0) return;
   detail::dispatch_float("softmax_forward", x.dtype, [&](auto element) {
     using T = decltype(element);
-    for (std::size_t r = 0; r < shape.rows; ++r) {
-      softmax_row(static_cast<const T*>(x.data) + r * shape.columns,
-                  static_cast<T*>(y.data) + r * shape.columns, shape.columns,
-                  detail::softmax_columns(shape, mask, r));
-    }
+    const T* in = static_cast<const T*>(x.data);
+    T* out = static_cast<T*>(y.data);
+    detail::vectorised([=] {
+      for (std::size_t r = 0; r < shape.rows; ++r) {
+        const std::size_t offset = r * shape.columns;
+        const std::size_t seen = detail::softmax_columns(shape, mask, r);
+        detail::softmax_row(in + offset, out + offset, seen);
+        std::fill(out + offset + seen, out + offset + shape.columns, T{0});
+      }
+    });
   });
 }
 
@@ -53,12 +45,15 @@ void softmax_backward(const Buffer& y, const Buffer& grad_y, const GradientTarge
   detail::check_softmax_backward(y, grad_y, grad_x.buffer, shape);
   detail::dispatch_float("softmax_backward", y.dtype, [&](auto element) {
     using T = decltype(element);
-    for (std::size_t r = 0; r < shape.rows; ++r) {
-      const std::size_t offset = r * shape.columns;
-      backward_row(static_cast<const T*>(y.data) + offset,
-                   static_cast<const T*>(grad_y.data) + offset,
-                   static_cast<T*>(grad_x.buffer.data) + offset, shape.columns, grad_x.mode);
-    }
+    const T* value = static_cast<const T*>(y.data);
+    const T* incoming = static_cast<const T*>(grad_y.data);
+    T* target = static_cast<T*>(grad_x.buffer.data);
+    detail::vectorised([=, mode = grad_x.mode] {
+      for (std::size_t r = 0; r < shape.rows; ++r) {
+        const std::size_t offset = r * shape.columns;
+        backward_row(value + offset, incoming + offset, target + offset, shape.columns, mode);
+      }
+    });
   });
 }
 

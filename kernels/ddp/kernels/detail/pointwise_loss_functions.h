@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "ddp/kernels/detail/checks.h"
+#include "ddp/kernels/detail/elementary.h"
 #include "ddp/kernels/detail/host_device.h"
 #include "ddp/kernels/pointwise_loss.h"
 
@@ -23,13 +24,13 @@ struct BceWithLogits {
 
   DDP_HOST_DEVICE T weight(T target) const { return T{1} + (pos_weight - T{1}) * target; }
   DDP_HOST_DEVICE T loss(T x, T target) const {
-    const T minus_log_of_p = std::log1p(std::exp(-std::abs(x))) + (x < T{0} ? -x : T{0});
+    const T minus_log_of_p = log1p_of_fraction(exp(-std::abs(x))) + (x < T{0} ? -x : T{0});
     return (T{1} - target) * x + weight(target) * minus_log_of_p;
   }
   // With p = sigmoid(x): (1 - target) p - pos_weight target (1 - p), neither of which is computed
   // as a difference of numbers near 1.
   DDP_HOST_DEVICE T slope(T x, T target) const {
-    const T e = std::exp(-std::abs(x));
+    const T e = exp(-std::abs(x));
     const T large = T{1} / (T{1} + e), small = e * large;
     const T p = x < T{0} ? small : large, rest = x < T{0} ? large : small;
     return (T{1} - target) * p - pos_weight * target * rest;

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "ddp/kernels/detail/checks.h"
+#include "ddp/kernels/detail/elementary.h"
 #include "ddp/kernels/detail/host_device.h"
 #include "ddp/kernels/unary.h"
 
@@ -45,19 +46,17 @@ struct Clamp {
 
 template <class T>
 struct Exp {
-  DDP_HOST_DEVICE T value(T x) const { return std::exp(x); }
+  DDP_HOST_DEVICE T value(T x) const { return exp(x); }
   DDP_HOST_DEVICE T gradient(T y, T grad_y) const { return grad_y * y; }
 };
 
 template <class T>
 struct Gelu {
-  static constexpr T kSqrtHalf = static_cast<T>(0.70710678118654752440);
   static constexpr T kDensity = static_cast<T>(0.39894228040143267794);  // 1 / sqrt(2 pi)
 
-  DDP_HOST_DEVICE static T normal_cdf(T x) { return (T{1} + std::erf(x * kSqrtHalf)) / T{2}; }
   DDP_HOST_DEVICE T value(T x) const { return x * normal_cdf(x); }
   DDP_HOST_DEVICE T gradient(T x, T grad_y) const {
-    return grad_y * (normal_cdf(x) + x * kDensity * std::exp(-x * x / T{2}));
+    return grad_y * (normal_cdf(x) + x * kDensity * exp(-x * x / T{2}));
   }
 };
 
@@ -68,7 +67,7 @@ struct GeluTanh {
   static constexpr T kCubic = static_cast<T>(0.044715);
 
   DDP_HOST_DEVICE static T cdf(T x) {
-    return T{1} / (T{1} + std::exp(-kFactor * (x + kCubic * x * x * x)));
+    return T{1} / (T{1} + exp(-kFactor * (x + kCubic * x * x * x)));
   }
   DDP_HOST_DEVICE T value(T x) const { return x * cdf(x); }
   DDP_HOST_DEVICE T gradient(T x, T grad_y) const {
@@ -100,13 +99,13 @@ struct Relu {
 
 template <class T>
 struct Sigmoid {
-  DDP_HOST_DEVICE T value(T x) const { return T{1} / (T{1} + std::exp(-x)); }
+  DDP_HOST_DEVICE T value(T x) const { return T{1} / (T{1} + exp(-x)); }
   DDP_HOST_DEVICE T gradient(T y, T grad_y) const { return grad_y * y * (T{1} - y); }
 };
 
 template <class T>
 struct Silu {
-  DDP_HOST_DEVICE T value(T x) const { return x / (T{1} + std::exp(-x)); }
+  DDP_HOST_DEVICE T value(T x) const { return x / (T{1} + exp(-x)); }
   DDP_HOST_DEVICE T gradient(T x, T grad_y) const {
     const T s = Sigmoid<T>{}.value(x);
     return grad_y * s * (T{1} + x * (T{1} - s));
@@ -116,7 +115,7 @@ struct Silu {
 template <class T>
 struct Softplus {
   DDP_HOST_DEVICE T value(T x) const {
-    return std::log1p(std::exp(-std::abs(x))) + (x < T{0} ? T{0} : x);
+    return log1p_of_fraction(exp(-std::abs(x))) + (x < T{0} ? T{0} : x);
   }
   DDP_HOST_DEVICE T gradient(T x, T grad_y) const { return grad_y * Sigmoid<T>{}.value(x); }
 };
@@ -135,7 +134,7 @@ struct Square {
 
 template <class T>
 struct Tanh {
-  DDP_HOST_DEVICE T value(T x) const { return std::tanh(x); }
+  DDP_HOST_DEVICE T value(T x) const { return tanh(x); }
   DDP_HOST_DEVICE T gradient(T y, T grad_y) const { return grad_y * (T{1} - y * y); }
 };
 

@@ -1,32 +1,66 @@
 // SPDX-License-Identifier: MIT
 //
-// Sums over the planes of an image that are exact enough to be subtracted from each other.
+// Sums over a row, or over the planes of an image, that are exact enough to be subtracted from each
+// other. The compiler may not reorder additions of floating-point numbers, so it cannot vectorise a
+// loop with a single sum; here each sum is kLanes partial sums in float64.
 #pragma once
 
 #include <cstddef>
 
-#include "ddp/kernels/detail/lanes.h"
-
 namespace ddp::detail {
 
-// Two sums at once. The compiler may not reorder additions of floating-point numbers, so it cannot
-// vectorise a loop with a single sum; here each sum is kLanes partial sums in float64.
-struct WideSums {
+class WideSum {
+ public:
   static constexpr std::size_t kLanes = 8;
-  using Vector = Lanes<double, kLanes * sizeof(double)>::Vector;
 
-  // The next kLanes elements.
-  template <class T>
-  static const auto& lanes(const T* elements) {
-    return *reinterpret_cast<const typename Lanes<T, kLanes * sizeof(T)>::Unaligned*>(elements);
+  // Adds term(i), term(i + 1), ... to the partial sums.
+  template <class Term>
+  void add_lanes(std::size_t i, const Term& term) {
+    for (std::size_t lane = 0; lane < kLanes; ++lane) {
+      lanes_[lane] += static_cast<double>(term(i + lane));
+    }
   }
 
-  Vector first{};
-  Vector second{};
-
-  static double total(const Vector& v) {
-    return ((v[0] + v[4]) + (v[1] + v[5])) + ((v[2] + v[6]) + (v[3] + v[7]));
+  [[nodiscard]] double total() const {
+    return ((lanes_[0] + lanes_[4]) + (lanes_[1] + lanes_[5])) +
+           ((lanes_[2] + lanes_[6]) + (lanes_[3] + lanes_[7]));
   }
+
+ private:
+  double lanes_[kLanes] = {};
 };
+
+// The sum of term(i) over all i below `count`.
+template <class Term>
+double wide_sum(std::size_t count, const Term& term) {
+  WideSum lanes;
+  std::size_t i = 0;
+  for (; i + WideSum::kLanes <= count; i += WideSum::kLanes) lanes.add_lanes(i, term);
+  double sum = lanes.total();
+  for (; i < count; ++i) sum += static_cast<double>(term(i));
+  return sum;
+}
+
+struct TwoSums {
+  double first;
+  double second;
+};
+
+// Two sums in one pass.
+template <class First, class Second>
+TwoSums wide_sums(std::size_t count, const First& first, const Second& second) {
+  WideSum first_lanes, second_lanes;
+  std::size_t i = 0;
+  for (; i + WideSum::kLanes <= count; i += WideSum::kLanes) {
+    first_lanes.add_lanes(i, first);
+    second_lanes.add_lanes(i, second);
+  }
+  TwoSums sums{first_lanes.total(), second_lanes.total()};
+  for (; i < count; ++i) {
+    sums.first += static_cast<double>(first(i));
+    sums.second += static_cast<double>(second(i));
+  }
+  return sums;
+}
 
 }  // namespace ddp::detail
