@@ -199,13 +199,13 @@ int Trainer::load(const ddp::Dataset& dataset, const std::vector<std::int64_t>& 
   std::vector<float> pixels(indices.size() * kPixels);
   std::vector<std::int64_t> labels(indices.size());
   dataset.gather(indices, ddp::buffer_of(pixels), ddp::buffer_of(labels));
-  // The source is pageable memory, so the call returns only when it has read it, for which it may
-  // wait for the stream. ddp::DataLoader copies from pinned memory instead.
   check(cudaMemcpyAsync(pixels_.get(), pixels.data(), pixels.size() * sizeof(float),
                         cudaMemcpyDefault, stream_.get()));
   check(cudaMemcpyAsync(labels_.get(), labels.data(), labels.size() * sizeof(std::int64_t),
                         cudaMemcpyDefault, stream_.get()));
   check(cudaMemsetAsync(score_.get(), 0, sizeof(Score), stream_.get()));
+  // The vectors end here. ddp::DataLoader copies from pinned memory that it keeps, without waiting.
+  check(cudaStreamSynchronize(stream_.get()));
   return static_cast<int>(indices.size());
 }
 

@@ -66,8 +66,11 @@ namespace ddp_torch {
 // (no to(device) any more); afterwards it has no gradients.
 class DistributedDataParallel {
  public:
-  // On CUDA, pass the stream that the module runs on (getCurrentCUDAStream().stream()). The default
-  // is the default stream, which is LibTorch's current one unless you changed that.
+  // On CUDA, pass the stream that the module runs on (getCurrentCUDAStream().stream()), and
+  // construct this object, before the module's first forward pass, while that stream is the current
+  // one: autograd adds to a parameter's .grad on the stream that was current when the parameter
+  // first took part. The default is the default stream, which is LibTorch's current one unless you
+  // changed that.
   DistributedDataParallel(std::shared_ptr<ddp::ProcessGroup> group, torch::nn::Module& module,
                           ddp::DdpOptions options = {}, ddp::Stream stream = {})
       : stream_(stream),

@@ -141,6 +141,25 @@ class StoreLostByRank0 final : public test::ForwardingStore {
   }
 };
 
+// Rank 0 cannot open another connection for the heartbeat.
+class StoreWithoutMoreConnections final : public test::ForwardingStore {
+ public:
+  StoreWithoutMoreConnections(std::shared_ptr<Store> store, std::shared_ptr<std::atomic<bool>> full)
+      : ForwardingStore(std::move(store)), full_(std::move(full)) {}
+
+  void set(std::string_view key, std::string_view value) override {
+    store()->set(key, value);
+    if (key.ends_with("on_rank0_0/who")) *full_ = true;
+  }
+  std::shared_ptr<Store> clone(Timeout timeout) const override {
+    if (*full_) throw NetworkError("too many open files");
+    return std::make_shared<StoreWithoutMoreConnections>(store()->clone(timeout), full_);
+  }
+
+ private:
+  std::shared_ptr<std::atomic<bool>> full_;
+};
+
 // Runs fn(group) on two ranks. Rank 1 sees their store through a StoreOfRank1, which takes `leader`
 // for rank 0.
 template <class StoreOfRank1>
@@ -275,6 +294,29 @@ TEST_CASE("rank 0 throws its own exception although the store was lost, too", "[
       }
     });
     expect(text.find("no such file") != std::string::npos, text);
+  });
+}
+
+TEST_CASE("a rank 0 that cannot begin tells the others why", "[on_rank0]") {
+  const auto store = std::make_shared<HashStore>();
+  const auto is_full = std::make_shared<std::atomic<bool>>(false);
+  test::run_ranks(2, [&](int rank) {
+    std::shared_ptr<Store> own = store;
+    if (rank == 0) own = std::make_shared<StoreWithoutMoreConnections>(store, is_full);
+    const auto group = init_process_group({.backend = Backend::kShm,
+                                           .device = DeviceChoice::kCpu,
+                                           .rank = rank,
+                                           .world_size = 2,
+                                           .store = own,
+                                           .ranks_are_threads = true});
+    const std::string text = error_of([&] {
+      on_rank0(
+          *group, [] {}, kQuick);
+    });
+    const std::string expected =
+        rank == 0 ? "too many open files" : "[on_rank0] rank 0 failed: too many open files";
+    expect(text == expected, expected + ", not " + text);
+    *is_full = false;
   });
 }
 

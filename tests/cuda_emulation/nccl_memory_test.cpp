@@ -56,7 +56,8 @@ NcclApi recording_nccl() {
 }
 
 struct Group {
-  Group() {
+  explicit Group(NcclRegistration memory_registration = NcclRegistration::kAlways)
+      : registration(memory_registration) {
     result_of_allocation = result_of_registration = ncclSuccess;
     calls.clear();
   }
@@ -66,7 +67,9 @@ struct Group {
 
   HashStore store;
   GroupConfig config{.store = store.clone(), .device = cuda_device(0), .name = "default"};
-  NcclMemory memory{std::make_shared<NcclCommunicator>(config, recording_nccl()), config};
+  NcclRegistration registration;
+  NcclMemory memory{std::make_shared<NcclCommunicator>(config, recording_nccl()), config,
+                    registration};
 };
 
 std::vector<std::string> lines_after(const std::function<void()>& action) {
@@ -85,6 +88,17 @@ TEST_CASE("NCCL is asked for large memory only", "[emulation]") {
   CHECK(calls.empty());
   const Allocation large = group.allocate(kLarge);
   CHECK(calls == std::vector<std::string>{"allocate"});
+}
+
+TEST_CASE("memory is not registered unless that is asked for", "[emulation]") {
+  ::unsetenv("DDP_NCCL_REGISTER");
+  Group group(nccl_registration_from_environment());
+  const auto lines = lines_after([&] { (void)group.allocate(kLarge); });
+  CHECK(calls == std::vector<std::string>{"allocate", "free"});
+  CHECK(lines.empty());
+  ::setenv("DDP_NCCL_REGISTER", "1", 1);
+  CHECK(nccl_registration_from_environment() == NcclRegistration::kAlways);
+  ::unsetenv("DDP_NCCL_REGISTER");
 }
 
 TEST_CASE("memory is registered once, and deregistered before it is freed", "[emulation]") {

@@ -33,9 +33,9 @@ constexpr Timeout kPause{5};
 // Returns the result, which the others will read.
 std::string run(Store& store, const std::function<void()>& fn, Timeout period,
                 std::exception_ptr& error) {
-  const std::shared_ptr<Store> own = store.clone(kBackgroundStoreTimeout);
-  const PeriodicThread heart("ddp-heartbeat", period, [&own] { return own->add("beat", 1) > 0; });
   try {
+    const std::shared_ptr<Store> own = store.clone(kBackgroundStoreTimeout);
+    const PeriodicThread heart("ddp-heartbeat", period, [&own] { return own->add("beat", 1) > 0; });
     fn();
     return "";
   } catch (...) {

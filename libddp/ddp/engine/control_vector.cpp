@@ -112,20 +112,27 @@ void ControlVector::collect(Stream stream) {
 }
 
 // Where the sums of the current step will be copied; wait() or finish_alone() makes them count.
-// Blocks only if the device is kArrivals steps behind.
+// Blocks only if the device is kArrivals steps behind, and until it is one step further.
 ControlVector::Arrival& ControlVector::next_arrival() {
-  count_arrived(arrived_steps_ - ledger_.steps() == kArrivals ? Wait::kYes : Wait::kNo);
+  if (arrived_steps_ - ledger_.steps() == kArrivals) count_oldest(Wait::kYes);
+  count_arrived(Wait::kNo);
   return arrivals_[arrived_steps_ % kArrivals];
 }
 
+// False if the oldest step that is not counted has not arrived, or if there is none.
+bool ControlVector::count_oldest(Wait wait) {
+  if (ledger_.steps() == arrived_steps_) return false;
+  const Arrival& arrival = arrivals_[ledger_.steps() % kArrivals];
+  if (arrival.is_copied_by_device) {
+    if (wait == Wait::kNo && !arrival.copied.done()) return false;
+    if (wait == Wait::kYes) arrival.copied.synchronize();
+  }
+  count(arrival);
+  return true;
+}
+
 void ControlVector::count_arrived(Wait wait) {
-  while (ledger_.steps() < arrived_steps_) {
-    const Arrival& arrival = arrivals_[ledger_.steps() % kArrivals];
-    if (arrival.is_copied_by_device) {
-      if (wait == Wait::kNo && !arrival.copied.done()) return;
-      if (wait == Wait::kYes) arrival.copied.synchronize();
-    }
-    count(arrival);
+  while (count_oldest(wait)) {
   }
 }
 

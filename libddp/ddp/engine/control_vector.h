@@ -90,6 +90,7 @@ class ControlVector {
   void send_to_host();
   Arrival& next_arrival();
   void arrive(bool is_copied_by_device);
+  bool count_oldest(Wait wait);
   void count_arrived(Wait wait);
   void count(const Arrival& arrival);
   void count_alone(const RankState& own_state);

@@ -84,6 +84,8 @@ DistributedDataParallel::Impl::Impl(std::shared_ptr<ProcessGroup> group,
   if (options_.fingerprint_every > 0) {
     replicas_.emplace(*group_, control_, parameters_, options_);
     replicas_->take_buffers({});
+    // The first forward pass may change them on a stream that does not wait for this one.
+    if (group_->device().is_cuda()) cu::synchronize_device(group_->device());
   }
 }
 

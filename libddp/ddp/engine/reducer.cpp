@@ -140,7 +140,10 @@ void Reducer::note_producer(Stream stream) {
 }
 
 void Reducer::order_producers_behind(Stream stream) {
-  if (producers_.empty() && group_.device().is_cuda()) return cu::synchronize(stream);
+  if (producers_.empty() && group_.device().is_cuda()) {
+    const cu::DeviceGuard guard(group_.device());  // whose default stream may be meant
+    return cu::synchronize(stream);
+  }
   bool is_recorded = false;
   for (const Stream& producer : producers_) {
     if (producer.native == stream.native) continue;

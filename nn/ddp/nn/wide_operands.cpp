@@ -9,7 +9,8 @@ namespace ddp::nn {
 Buffer WideOperands::operator()(const Buffer& operand) {
   if (!is_narrow(operand)) return operand;
   for (const Pair& pair : pairs_) {
-    if (pair.narrow.data == operand.data && operand.count > 0) return pair.wide.buffer();
+    const bool is_same = pair.narrow.data == operand.data && pair.narrow.count == operand.count;
+    if (is_same && operand.count > 0) return pair.wide.buffer();
   }
   const Tensor wide = context_.empty({operand.count}, DType::kFloat32);
   cast(operand, wide.buffer(), context_.stream());

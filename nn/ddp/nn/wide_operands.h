@@ -13,7 +13,7 @@ class Context;
 // For kernels without 16-bit types: replaces each 16-bit operand by a float32 copy, and rounds all
 // copies back at the end. It does not know which operands the kernel wrote; those that were only
 // read get the same value back, since float32 holds every 16-bit number. An operand that is passed
-// twice has one copy. Other arguments are passed unchanged.
+// twice has one copy; different operands must not overlap. Other arguments are passed unchanged.
 class WideOperands {
  public:
   explicit WideOperands(Context& context) : context_(context) {}

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include <algorithm>
+#include <cstdint>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -52,7 +54,14 @@ cudnnDataType_t compute_type(DType dtype) {
   return dtype == DType::kFloat64 ? CUDNN_DATA_DOUBLE : CUDNN_DATA_FLOAT;
 }
 
-// The descriptors of one convolution, and the algorithms chosen for it when it was first asked for.
+// cuDNN 9 describes no tensor of 2^31 elements or more.
+bool is_describable(const Conv2dShape& shape) {
+  constexpr auto kMost = static_cast<std::size_t>(std::numeric_limits<std::int32_t>::max());
+  return std::max(shape.x_count(), shape.y_count()) <= kMost;
+}
+
+// The descriptors of one convolution, and the algorithms chosen for it when it was first asked for:
+// none if it is not describable.
 struct Plan {
   Plan(const CudnnLibrary& library, const Conv2dShape& of, DType type)
       : shape(of),
@@ -61,6 +70,7 @@ struct Plan {
         y(make(library, library.create_tensor, library.destroy_tensor)),
         weight(make(library, library.create_filter, library.destroy_filter)),
         convolution(make(library, library.create_convolution, library.destroy_convolution)) {
+    if (!is_describable(shape)) return;
     const cudnnDataType_t data_type = to_cudnn(dtype);
     const int batch = as_int(shape.batch), in = as_int(shape.in_channels);
     const int out = as_int(shape.out_channels);
@@ -97,12 +107,14 @@ const CudnnChoice<Algorithm>& prepare(const CudnnLibrary& library, const Plan& p
 }
 
 void warn_of_missing(const Plan& plan) {
+  const std::string reason = is_describable(plan.shape)
+                                 ? "has no algorithm that gives the same bits each time for a "
+                                 : "takes no tensors of 2^31 elements, and so no ";
   const auto text = [](const Size2d& size) {
     return std::to_string(size.height) + " x " + std::to_string(size.width);
   };
-  logging::warning("[kernels] cuDNN has no algorithm that gives the same bits each time for a " +
-                   std::string(to_string(plan.dtype)) + " convolution of " +
-                   std::to_string(plan.shape.batch) + " inputs of " +
+  logging::warning("[kernels] cuDNN " + reason + std::string(to_string(plan.dtype)) +
+                   " convolution of " + std::to_string(plan.shape.batch) + " inputs of " +
                    std::to_string(plan.shape.in_channels) + " x " + text(plan.shape.input) +
                    " with a kernel of " + text(plan.shape.kernel) + ": " +
                    (size_of(plan.dtype) == 2 ? "it is computed in float32 from copies"
@@ -237,6 +249,7 @@ class CudnnConv2d final : public Conv2dBackend {
   }
 
   void choose_algorithms(Plan& plan) {
+    if (!is_describable(plan.shape)) return warn_of_missing(plan);
     const auto x = plan.x.get(), y = plan.y.get();
     const auto weight = plan.weight.get();
     const auto convolution = plan.convolution.get();

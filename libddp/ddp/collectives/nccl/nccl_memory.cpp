@@ -3,8 +3,10 @@
 
 #include <fmt/core.h>
 
+#include <cstdlib>
 #include <utility>
 
+#include "ddp/base/env_reader.h"
 #include "ddp/base/error.h"
 #include "ddp/base/log.h"
 #include "ddp/buffer_ops/buffer_ops.h"
@@ -54,10 +56,17 @@ void zero(const Allocation& allocation, Device device) {
 
 }  // namespace
 
-NcclMemory::NcclMemory(std::shared_ptr<NcclCommunicator> communicator, const GroupConfig& config)
+NcclRegistration nccl_registration_from_environment() {
+  return EnvReader(::getenv).flag("DDP_NCCL_REGISTER") ? NcclRegistration::kAlways
+                                                       : NcclRegistration::kNever;
+}
+
+NcclMemory::NcclMemory(std::shared_ptr<NcclCommunicator> communicator, const GroupConfig& config,
+                       NcclRegistration registration)
     : communicator_(std::move(communicator)),
       device_(config.device),
-      who_(fmt::format("group \"{}\" on rank {}", config.name, config.job_rank(config.rank))) {}
+      who_(fmt::format("group \"{}\" on rank {}", config.name, config.job_rank(config.rank))),
+      registration_(registration) {}
 
 Allocation NcclMemory::allocate(std::size_t size_bytes, BeforeRelease before_release) {
   if (size_bytes == 0) return {};
@@ -88,8 +97,9 @@ void* NcclMemory::allocate_by_nccl(std::size_t size_bytes) {
   return nullptr;
 }
 
-// Null if NCCL cannot register it: operations then use NCCL's own buffers.
+// Null if it is not registered: operations then use NCCL's own buffers.
 void* NcclMemory::register_memory(void* data, std::size_t size_bytes) {
+  if (registration_ == NcclRegistration::kNever) return nullptr;
   void* registration = nullptr;
   ncclResult_t result = ncclSuccess;
   try {

@@ -116,7 +116,7 @@ class NcclProcessGroup final : public ProcessGroup {
 NcclProcessGroup::NcclProcessGroup(GroupConfig group_config)
     : ProcessGroup(checked(std::move(group_config))),
       communicator_(std::make_shared<NcclCommunicator>(config())),
-      memory_(communicator_, config()),
+      memory_(communicator_, config(), nccl_registration_from_environment()),
       side_(device(), cu::StreamPriority::kGreatest),
       barrier_element_(cu::allocate_device(sizeof(float), device())),
       operations_(device()),
@@ -202,18 +202,18 @@ void NcclProcessGroup::finish_or_break(const IsNeeded& is_needed, const Reason& 
   }
 }
 
-// Runs f; if it throws an error of CUDA or NCCL, the group is broken.
+// Runs f; if it throws, the group is broken: the other ranks wait for an operation that was begun.
 template <class F>
 void NcclProcessGroup::attempt(const CollectiveSignature& what, F&& f) {
   first_error_.rethrow_if_set();
   const cu::DeviceGuard guard(device());
   try {
     f();
-  } catch (const Error& error) {
+  } catch (const std::exception& error) {  // such as bad_alloc
     break_group(first_error_, roll_,
                 {.rank = fmt::format("rank {}", job_rank()),
                  .what = fmt::format("{} of group \"{}\"", to_string(what), name())},
-                error.what());
+                describe(error));
     first_error_.rethrow_if_set();
   }
 }
