@@ -1,8 +1,18 @@
 # SPDX-License-Identifier: MIT
 #
-# Prints, at the end of configure, what was found and what is switched off without it.
+# Prints, at the end of configure, what was found and what is switched off without it. In a
+# subproject only what makes it slow.
 
 if(NOT PROJECT_IS_TOP_LEVEL)
+  if(NOT DDP_HAVE_CUDA)
+    message(STATUS "libddp: no CUDA, so everything runs on the CPU: ${DDP_NO_CUDA}")
+  endif()
+  if(NOT DDP_HAVE_OPENBLAS)
+    message(STATUS "libddp: no OpenBLAS, so CPU matrix products are many times slower")
+  endif()
+  if(NOT DDP_HAVE_ONEDNN)
+    message(STATUS "libddp: no oneDNN, so CPU convolutions of many channels are slower")
+  endif()
   return()
 endif()
 
@@ -14,7 +24,11 @@ macro(ddp_summary_line what present with without)
   endif()
 endmacro()
 
-message(STATUS "ddp ${PROJECT_VERSION}, ${CMAKE_BUILD_TYPE}:")
+set(build_types ${CMAKE_BUILD_TYPE})
+if(CMAKE_CONFIGURATION_TYPES)
+  list(JOIN CMAKE_CONFIGURATION_TYPES " or " build_types)
+endif()
+message(STATUS "ddp ${PROJECT_VERSION}, ${build_types}:")
 ddp_summary_line("CUDA + NCCL" DDP_HAVE_CUDA
   "${CUDAToolkit_VERSION}, architectures ${DDP_CUDA_ARCHITECTURES}"
   "everything runs on the CPU: ${DDP_NO_CUDA}")

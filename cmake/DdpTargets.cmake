@@ -22,6 +22,8 @@ function(ddp_target_defaults target)
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_UNITY_BUILD)
     target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-Wno-subobject-linkage>)
   endif()
+  # A project around this one may make its own warnings errors.
+  set_target_properties(${target} PROPERTIES COMPILE_WARNING_AS_ERROR OFF)
   if(DDP_WARNINGS_AS_ERRORS)
     set(cxx_errors -Werror)
     set(cuda_errors -Werror=all-warnings)
@@ -50,6 +52,10 @@ function(ddp_add_library target)
   endif()
   target_sources(${target} PUBLIC FILE_SET HEADERS
     BASE_DIRS ${CMAKE_CURRENT_SOURCE_DIR} FILES ${ARG_HEADERS})
+  if(DDP_VENDORED_HEADERS)  # only headers are used, and only by our sources: nothing to link
+    list(TRANSFORM ARG_LINK_PRIVATE REPLACE "^((spdlog|fmt|nlohmann_json)::.+)$"
+      "$<BUILD_INTERFACE:\\1>")
+  endif()
   target_link_libraries(${target} PUBLIC ${ARG_LINK} PRIVATE ${ARG_LINK_PRIVATE})
   ddp_target_defaults(${target})
   set_property(GLOBAL APPEND PROPERTY DDP_LIBRARIES ${target})

@@ -11,9 +11,9 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source scripts/install_packages.sh
-rounds=${1:-9}
+rounds=$(whole_number "${1:-9}")
 
-install_packages "${build_packages[@]}"
+install_packages "${build_packages[@]}" "${test_packages[@]}"  # a new build has tests, too
 cmake -S . -B build -G Ninja -DCMAKE_BUILD_TYPE=Release -DDDP_BUILD_BENCH=ON >/dev/null
 cmake --build build --target ddp-launch bench_step >/dev/null
 

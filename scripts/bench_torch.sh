@@ -10,9 +10,9 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source scripts/install_packages.sh
-rounds=${1:-7}
+rounds=$(whole_number "${1:-7}")
 
-install_packages "${build_packages[@]}" python3-torch python3-numpy
+install_packages "${build_packages[@]}" "${test_packages[@]}" python3-torch python3-numpy
 cmake -S . -B build -G Ninja -DCMAKE_BUILD_TYPE=Release -DDDP_BUILD_BENCH=ON >/dev/null
 cmake --build build --target ddp-launch bench_step bench_all_reduce >/dev/null
 

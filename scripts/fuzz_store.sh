@@ -10,7 +10,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 source scripts/install_packages.sh
 
-seconds=${1:-60}
+seconds=$(whole_number "${1:-60}")
 command -v clang++ >/dev/null || install_packages clang
 has_runtime() {
   echo 'extern "C" int LLVMFuzzerTestOneInput(const char*, unsigned long) { return 0; }' |

@@ -6,6 +6,10 @@
 #   scripts/soak.sh [ROUNDS]    (default 100: eight minutes; needs a build with tests in build/)
 set -euo pipefail
 cd "$(dirname "$0")/.."
-rounds=${1:-100}
-[ -x build/bin/soak ] || cmake --build build --target soak ddp-launch collective_worker >/dev/null
+source scripts/install_packages.sh
+rounds=$(whole_number "${1:-100}")
+if ! cmake --build build --target soak ddp-launch collective_worker >/dev/null; then
+  echo "soak: needs a build with tests in build/: cmake --preset cpu -DDDP_BUILD_TESTS=ON" >&2
+  exit 1
+fi
 exec build/bin/soak "$rounds"

@@ -34,8 +34,9 @@ scripts/check.sh
 step "release build"
 # Without it tensorboard_test and safetensors_package_test are skipped; then this says why.
 interop_python=$(scripts/interop_python.sh) || interop_python=/usr/bin/python3
+# quickstart.sh has set DDP_WARNINGS_AS_ERRORS, whose default counts here.
 cmake -S . -B build -G Ninja -DCMAKE_BUILD_TYPE=Release -DDDP_BUILD_TESTS=ON -DDDP_BUILD_BENCH=ON \
-  -DDDP_CUDA_EMULATION=ON -DDDP_INTEROP_PYTHON="$interop_python" \
+  -UDDP_WARNINGS_AS_ERRORS -DDDP_CUDA_EMULATION=ON -DDDP_INTEROP_PYTHON="$interop_python" \
   -DDDP_CUDA_ARCHITECTURES="$(scripts/gpu_architectures.sh)" "${release_launcher[@]}"
 cmake --build build
 step "release tests"

@@ -11,9 +11,18 @@ root=$(realpath "$(dirname "$0")/..")
 source "$root/scripts/install_packages.sh"
 packages=(libspdlog-dev libfmt-dev libcxxopts-dev nlohmann-json3-dev catch2)
 with_data=false
-[ "${1:-}" != --with-data ] || { with_data=true; shift; }
-target=${1:-$root/third_party/vendored}
-case $target in -*) sed -n '4,8s/^# \?//p' "$0" >&2; exit 2 ;; esac
+targets=()
+for argument in "$@"; do
+  case $argument in
+    --with-data) with_data=true ;;
+    *) targets+=("$argument") ;;
+  esac
+done
+target=${targets[0]:-$root/third_party/vendored}
+if [ "${#targets[@]}" -gt 1 ] || [[ $target == -* ]]; then
+  sed -n '4,8s/^# \?//p' "$0" >&2
+  exit 2
+fi
 
 copy_headers() {
   dpkg -L "$1" | grep -E '^/usr/include/.*\.(h|hpp)$' | while read -r header; do

@@ -6,6 +6,7 @@
 
 #include "ddp/kernels/detail/elementary.h"
 #include "ddp/kernels/detail/wide_sums.h"
+#include "ddp/kernels/detail/write_each.h"
 
 namespace ddp::detail {
 
@@ -36,8 +37,7 @@ struct SoftmaxOfRow {
 template <class T>
 SoftmaxOfRow<T> softmax_row(const T* x, T* y, std::size_t columns) {
   const T maximum = row_maximum(x, columns);
-#pragma GCC ivdep
-  for (std::size_t c = 0; c < columns; ++c) y[c] = exp(x[c] - maximum);
+  write_each(y, WriteMode::kOverwrite, columns, [=](std::size_t c) { return exp(x[c] - maximum); });
   const T sum = static_cast<T>(wide_sum(columns, [y](std::size_t c) { return y[c]; }));
   const T inverse = T{1} / sum;
   for (std::size_t c = 0; c < columns; ++c) y[c] *= inverse;
