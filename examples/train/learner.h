@@ -41,7 +41,6 @@ class Learner {
 
   // To be told the test loss after each epoch. The learning rate from here on, if that lowers it.
   [[nodiscard]] std::optional<double> step_plateau(double loss);
-  [[nodiscard]] bool has_plateau() const { return plateau_.has_value(); }
 
   // The learning rate of the last step.
   [[nodiscard]] double learning_rate() const { return optimizer_->learning_rate(); }

@@ -88,6 +88,11 @@ void Trainer::run() {
   if (checkpoints_) checkpoints_->finish();
   if (trace_) trace_->finish();
   if (!is_main()) return;
+  if (end == End::kEpoch && options_.max_steps > 0 && steps_left() > 0) {
+    journal_->say(
+        fmt::format("--epochs {} ended the training after {} steps, before --max-steps {}",
+                    options_.epochs, steps_done_, options_.max_steps));
+  }
   report(stdout);
   finish();
   tell_incomplete_files();

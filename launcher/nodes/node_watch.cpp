@@ -2,8 +2,6 @@
 #include "launcher/nodes/node_watch.h"
 
 #include <fmt/core.h>
-#include <sys/eventfd.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <sstream>
@@ -22,12 +20,6 @@ constexpr Timeout kBetweenLooks{10};
 constexpr Timeout kInterruptedWait{1000};
 // An unreachable store must not delay the end of this launcher for long.
 constexpr Timeout kStoreTimeout = kBackgroundStoreTimeout;
-
-FileDescriptor make_event() {
-  FileDescriptor event(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  if (!event.is_open()) throw SystemError("cannot make an eventfd", errno);
-  return event;
-}
 
 std::string generation_key(int generation) { return "gen/" + std::to_string(generation); }
 
@@ -81,7 +73,6 @@ NodeWatch::NodeWatch(Meeting meeting, const SignsOfLife& signs,
     : meeting_(std::move(meeting)),
       signs_(signs),
       is_interrupted_(std::move(is_interrupted)),
-      event_(make_event()),
       store_(meeting_.store->clone(kStoreTimeout)),
       store_life_(kStoreTimeout),
       next_sign_of_life_(Deadline::after(Timeout(0))),
@@ -123,8 +114,7 @@ void NodeWatch::begin(int generation) {
 void NodeWatch::open() { meeting_.store->set(generation_ + "/open", "1"); }
 
 OtherNodes::News NodeWatch::news() {
-  eventfd_t ignored = 0;
-  ::eventfd_read(event_.get(), &ignored);
+  wake_up_.acknowledge();
   const std::lock_guard lock(mutex_);
   return news_;
 }
@@ -311,6 +301,6 @@ void NodeWatch::lose(const std::string& sentence) {
   changed_.notify_all();
 }
 
-void NodeWatch::wake_poll_loop() const { ::eventfd_write(event_.get(), 1); }
+void NodeWatch::wake_poll_loop() const { wake_up_.wake(); }
 
 }  // namespace ddp::launcher

@@ -11,9 +11,9 @@
 #include <thread>
 #include <vector>
 
-#include "ddp/base/file_descriptor.h"
 #include "ddp/base/life_sign.h"
 #include "ddp/base/time.h"
+#include "ddp/base/wake_up.h"
 #include "ddp/store/store.h"
 #include "launcher/nodes/nodes.h"
 #include "launcher/nodes/other_nodes.h"
@@ -57,7 +57,7 @@ class NodeWatch : public OtherNodes {
   [[nodiscard]] std::string describe(int node) const override;
   void begin(int generation) override;
   void open() override;
-  [[nodiscard]] int fd() const override { return event_.get(); }
+  [[nodiscard]] int fd() const override { return wake_up_.fd(); }
   [[nodiscard]] News news() override;
   void claim_failure() override;
   void claim_stop(int signal_number) override;
@@ -105,7 +105,7 @@ class NodeWatch : public OtherNodes {
   Meeting meeting_;
   SignsOfLife signs_;
   std::function<bool()> is_interrupted_;
-  FileDescriptor event_;
+  WakeUp wake_up_;
   std::shared_ptr<Store> store_;  // used only by the thread, like the four below
   std::vector<Peer> peers_;       // nodes that this node watches
   LifeSign store_life_;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "launcher/processes/call_in_child.h"
 
-#include <fcntl.h>
 #include <fmt/core.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -19,6 +18,7 @@
 #include "ddp/base/poll_until.h"
 #include "ddp/base/process_status.h"
 #include "ddp/base/write_all.h"
+#include "launcher/processes/pipe.h"
 
 namespace ddp::launcher {
 namespace {
@@ -46,22 +46,10 @@ std::optional<std::string> read_all(int file, Deadline deadline) {
   }
 }
 
-// How the process ended. Whoever started us may have left SIGCHLD ignored; then nobody knows.
-std::string wait_for(pid_t pid) {
-  int status = 0;
-  while (::waitpid(pid, &status, 0) < 0) {
-    if (errno != EINTR) return "ended early";
-  }
-  return describe_status(status);
-}
-
 }  // namespace
 
 std::string call_in_child(const std::function<std::string()>& function, Timeout timeout) {
-  int fds[2];
-  if (::pipe2(fds, O_CLOEXEC) != 0) throw SystemError("cannot make a pipe", errno);
-  const FileDescriptor read_end(fds[0]);
-  FileDescriptor write_end(fds[1]);
+  auto [read_end, write_end] = make_pipe();
   const pid_t parent = ::getpid();
   const pid_t pid = ::fork();
   if (pid < 0) throw SystemError("cannot fork", errno);
@@ -74,7 +62,8 @@ std::string call_in_child(const std::function<std::string()>& function, Timeout 
     throw std::runtime_error(
         fmt::format("has not answered for {} s", std::chrono::duration<double>(timeout).count()));
   }
-  const std::string ending = wait_for(pid);
+  const std::optional<int> status = wait_for_child(pid);
+  const std::string ending = status ? describe_status(*status) : "ended early";
   if (text->empty() || text->back() != kEnd) throw std::runtime_error(ending);
   text->pop_back();
   return *std::move(text);

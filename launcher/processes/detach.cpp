@@ -3,7 +3,6 @@
 
 #include <fcntl.h>
 #include <fmt/core.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <array>
@@ -17,9 +16,11 @@
 #include "ddp/base/error.h"
 #include "ddp/base/file_descriptor.h"
 #include "ddp/base/poll_until.h"
+#include "ddp/base/process_status.h"
 #include "ddp/base/time.h"
 #include "ddp/base/write_all.h"
 #include "launcher/launch_error.h"
+#include "launcher/processes/pipe.h"
 #include "launcher/processes/signals.h"
 #include "launcher/verdict/verdict.h"
 
@@ -103,9 +104,7 @@ class StartingJob {
   // Prints the job's output and returns its exit code. The file stays only if it has been
   // announced.
   [[nodiscard]] int refuse() const {
-    int status = 0;
-    while (::waitpid(pid_, &status, 0) < 0 && errno == EINTR) {
-    }
+    const int status = wait_for_child(pid_).value_or(0);
     const FileDescriptor log(::open(log_.c_str(), O_RDONLY | O_CLOEXEC));
     std::array<char, 4096> buffer;
     for (ssize_t size = 0; (size = ::read(log.get(), buffer.data(), buffer.size())) > 0;) {
@@ -150,10 +149,7 @@ class StartingJob {
 }  // namespace
 
 int run_detached(const std::string& folder, const std::function<int(const ReportStart&)>& job) {
-  int fds[2];
-  if (::pipe2(fds, O_CLOEXEC) != 0) throw SystemError("cannot make a pipe", errno);
-  FileDescriptor started(fds[0]);
-  FileDescriptor report(fds[1]);
+  auto [started, report] = make_pipe();
   const pid_t pid = ::fork();
   if (pid < 0) throw SystemError("cannot fork a process to go on in the background", errno);
   if (pid == 0) return run_in_child(folder, std::move(report), job);

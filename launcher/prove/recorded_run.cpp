@@ -5,7 +5,6 @@
 #include <fmt/core.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -85,9 +84,7 @@ int run(const std::vector<std::string>& command) {
   running_job = job;
   const auto ctrl_c = std::signal(SIGINT, SIG_IGN);
   const auto stop = std::signal(SIGTERM, forward);
-  int status = 0;
-  while (::waitpid(job, &status, 0) < 0 && errno == EINTR) {
-  }
+  const int status = wait_for_child(job).value_or(0);
   std::signal(SIGTERM, stop);
   std::signal(SIGINT, ctrl_c);
   running_job = 0;

@@ -20,22 +20,12 @@
 #include "ddp/base/process_status.h"
 #include "ddp/base/time.h"
 #include "launcher/launch_error.h"
+#include "launcher/processes/pipe.h"
 
 namespace ddp::launcher {
 namespace {
 
 constexpr std::chrono::seconds kExecTimeout{60};
-
-struct Pipe {
-  FileDescriptor read_end;
-  FileDescriptor write_end;
-};
-
-Pipe make_pipe() {
-  int fds[2];
-  if (::pipe2(fds, O_CLOEXEC) != 0) throw SystemError("cannot make a pipe for a worker", errno);
-  return {FileDescriptor(fds[0]), FileDescriptor(fds[1])};
-}
 
 void make_non_blocking(const FileDescriptor& fd) {
   if (::fcntl(fd.get(), F_SETFL, O_NONBLOCK) != 0) {

@@ -278,6 +278,13 @@ TEST_CASE("the time left is that up to --max-steps", "[main]") {
                             Catch::Contains("epoch 1/2, step 6/469: test accuracy"));
 }
 
+TEST_CASE("a job that ends before --max-steps says so", "[main]") {
+  ChildProcess job(train_command(1, {"--batch-size", "6000", "--max-steps", "50"}));
+  REQUIRE(job.wait(100s) == 0);
+  CHECK_THAT(job.out(), Catch::Contains("\n--epochs 1 ended the training after 10 steps, before "
+                                        "--max-steps 50\n"));
+}
+
 // The first step with this learning rate gives weights with which the second step overflows.
 TEST_CASE("a loss that is not finite ends the job with the epoch and step", "[main]") {
   const TemporaryDirectory directory;

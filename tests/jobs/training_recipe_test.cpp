@@ -393,7 +393,7 @@ TEST_CASE("recipe: a stop, and a resume inside the epoch", "[recipe]") {
           model.backward(tape, loss, step);
           optimizer.step();
           ++steps;
-          if (signals.take_report_request()) std::puts(model.engine().report().c_str());
+          if (signals.take_report_request()) std::fputs(model.engine().report().c_str(), stdout);
           is_asked_to_stop = model.engine().stop_requested();  // the same on all ranks
           if (is_asked_to_stop) break;
         }

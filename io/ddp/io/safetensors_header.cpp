@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "ddp/base/error.h"
+#include "ddp/base/round_up.h"
 #include "ddp/io/strict_json.h"
 
 namespace ddp {
@@ -75,7 +76,7 @@ std::string dump(const Json& json) {
 }
 
 std::string padded(std::string text) {
-  text.resize((text.size() + kAlignment - 1) / kAlignment * kAlignment, ' ');
+  text.resize(round_up(text.size(), kAlignment), ' ');
   return text;
 }
 

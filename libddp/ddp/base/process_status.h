@@ -20,6 +20,10 @@ namespace ddp {
 // handler.
 [[nodiscard]] std::string describe_status(int status);
 
+// Waits for the end of a child. Its wait status; nothing, with errno, if there is no such child: it
+// was waited for, or whoever started this process left SIGCHLD ignored.
+[[nodiscard]] std::optional<int> wait_for_child(pid_t child);
+
 // The exit code, or 128 + the signal, as in a shell.
 [[nodiscard]] int exit_code_of(int status);
 

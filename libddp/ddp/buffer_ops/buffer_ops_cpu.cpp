@@ -10,6 +10,7 @@
 #include <stdexcept>
 #include <type_traits>
 
+#include "ddp/base/random.h"
 #include "ddp/buffer_ops/buffer_ops.h"
 #include "ddp/buffer_ops/checks.h"
 #include "ddp/buffer_ops/loops.h"
@@ -90,13 +91,6 @@ bool all_finite(const T* elements, std::size_t count) {
     found |= static_cast<Bits>((bits_of(elements[i]) & kExponent) + kOne);
   }
   return (found & kSign) == 0;
-}
-
-// The finaliser of splitmix64 (Steele, Lea, Flood 2014; constants of David Stafford's variant 13).
-std::uint64_t mix(std::uint64_t z) {
-  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ULL;
-  z = (z ^ (z >> 27)) * 0x94d049bb133111ebULL;
-  return z ^ (z >> 31);
 }
 
 std::uint64_t load_word(const std::byte* bytes, std::size_t n) {
@@ -195,10 +189,10 @@ void fingerprint(const Buffer& source, std::uint64_t* result) {
   const std::size_t whole = size_bytes / 8;
   std::uint64_t sum = 0;
   for (std::size_t i = 0; i < whole; ++i) {  // words of a known size: twice as fast
-    sum += mix(load_word(bytes + 8 * i, 8) + (i + 1) * kStep);
+    sum += mix_bits(load_word(bytes + 8 * i, 8) + (i + 1) * kStep);
   }
   if (const std::size_t rest = size_bytes % 8; rest > 0) {
-    sum += mix(load_word(bytes + 8 * whole, rest) + (whole + 1) * kStep);
+    sum += mix_bits(load_word(bytes + 8 * whole, rest) + (whole + 1) * kStep);
   }
   *result = sum;
 }

@@ -181,6 +181,7 @@ __global__ void store_value(T* target, T value) {
   *target = value;
 }
 
+// mix_bits() of ddp/base/random.h, which the fingerprints on the CPU use.
 __device__ std::uint64_t mix(std::uint64_t z) {
   z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ULL;
   z = (z ^ (z >> 27)) * 0x94d049bb133111ebULL;

@@ -5,6 +5,7 @@
 #include <array>
 #include <cstdint>
 
+#include "ddp/base/object_bytes.h"
 #include "ddp/cuda/cuda.h"
 
 namespace ddp {
@@ -47,7 +48,7 @@ void run_in_place(ProcessGroup& group, const Buffer& host, const Run& run) {
   fetch(twin.buffer(), host, stream);
 }
 
-Buffer bytes_of(std::string& text) { return {text.data(), text.size(), DType::kUInt8, kCpuDevice}; }
+Buffer bytes_of_text(std::string& text) { return bytes_of(std::span(text)); }
 
 }  // namespace
 
@@ -97,7 +98,7 @@ std::vector<std::string> all_gather_text(ProcessGroup& group, std::string_view t
   std::string own(text);
   own.resize(longest);
   std::string all(longest * sizes.size(), '\0');
-  all_gather_on_host(group, bytes_of(own), bytes_of(all));
+  all_gather_on_host(group, bytes_of_text(own), bytes_of_text(all));
   for (std::size_t rank = 0; rank < sizes.size(); ++rank) {
     texts[rank] = all.substr(rank * longest, static_cast<std::size_t>(sizes[rank]));
   }
@@ -108,7 +109,7 @@ std::string broadcast_text(ProcessGroup& group, std::string text, int root) {
   auto size = static_cast<std::int64_t>(text.size());
   broadcast_on_host(group, buffer_of(std::span(&size, 1)), root);
   text.resize(static_cast<std::size_t>(size));
-  if (size > 0) broadcast_on_host(group, bytes_of(text), root);
+  if (size > 0) broadcast_on_host(group, bytes_of_text(text), root);
   return text;
 }
 

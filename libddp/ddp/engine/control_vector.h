@@ -11,6 +11,7 @@
 #include "ddp/cuda/cuda.h"
 #include "ddp/engine/control_fields.h"
 #include "ddp/engine/control_ledger.h"
+#include "ddp/engine/statistics/step_stopwatch.h"
 
 namespace ddp {
 
@@ -71,7 +72,7 @@ class ControlVector {
     bool is_under_way = false;  // not known to be sent
   };
   // StepStopwatch lets the host run no further ahead, unless a step has several passes.
-  static constexpr std::size_t kOutgoing = 4;
+  static constexpr std::size_t kOutgoing = StepStopwatch::kLongestLag + 1;
 
   // Host memory that receives the sums of one step.
   struct Arrival {

@@ -2,8 +2,6 @@
 #include "ddp/store/tcp_server.h"
 
 #include <sys/epoll.h>
-#include <sys/eventfd.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -22,6 +20,7 @@
 #include "ddp/base/limited_warning.h"
 #include "ddp/base/log.h"
 #include "ddp/base/socket.h"
+#include "ddp/base/wake_up.h"
 #include "ddp/store/loopback_guard.h"
 #include "ddp/store/store_state.h"
 #include "ddp/store/wire.h"
@@ -74,15 +73,13 @@ class TcpServer::Impl {
       : listener_(Socket::listen(endpoint)),
         guard_(LoopbackGuard::of(listener_)),
         epoll_(::epoll_create1(EPOLL_CLOEXEC)),
-        wake_up_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
         state_([this](ClientId client, std::string_view bytes) { reply(client, bytes); }),
         endpoint_(listener_.local_endpoint()),
         spin_(options.spin),
         farewell_(options.farewell) {
     check_system(epoll_.get(), "cannot create an epoll instance");
-    check_system(wake_up_.get(), "cannot create an eventfd");
     watch(listener_.fd(), kListener, EPOLLIN, EPOLL_CTL_ADD);
-    watch(wake_up_.get(), kWakeUp, EPOLLIN, EPOLL_CTL_ADD);
+    watch(wake_up_.fd(), kWakeUp, EPOLLIN, EPOLL_CTL_ADD);
     raise_descriptor_limit();
     thread_ = start_background_thread("ddp-store", [this] { serve(); });
   }
@@ -90,8 +87,7 @@ class TcpServer::Impl {
   ~Impl() {
     end_ = Deadline::after(farewell_);
     is_stopping_.store(true);
-    const std::uint64_t one = 1;
-    [[maybe_unused]] const ssize_t written = ::write(wake_up_.get(), &one, sizeof(one));
+    wake_up_.wake();
     thread_.join();
   }
 
@@ -133,7 +129,7 @@ class TcpServer::Impl {
   void handle_event(const epoll_event& event) {
     const ClientId id = event.data.u64;
     if (id == kListener) return accept_all();
-    if (id == kWakeUp) return acknowledge_wake_up();
+    if (id == kWakeUp) return wake_up_.acknowledge();
     const auto found = connections_.find(id);
     if (found == connections_.end()) return;  // dropped earlier in this round
     try {
@@ -142,11 +138,6 @@ class TcpServer::Impl {
     } catch (const std::exception& error) {  // also: out of memory
       drop(id, error);
     }
-  }
-
-  void acknowledge_wake_up() const {
-    std::uint64_t count = 0;
-    [[maybe_unused]] const ssize_t bytes = ::read(wake_up_.get(), &count, sizeof(count));
   }
 
   void accept_all() {
@@ -317,7 +308,7 @@ class TcpServer::Impl {
   Socket listener_;
   std::optional<LoopbackGuard> guard_;
   FileDescriptor epoll_;
-  FileDescriptor wake_up_;
+  WakeUp wake_up_;
   std::array<epoll_event, 64> events_;
   StoreState state_;
   Endpoint endpoint_;

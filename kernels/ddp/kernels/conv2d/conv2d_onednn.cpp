@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "ddp/base/round_up.h"
 #include "ddp/kernels/conv2d.h"
 #include "ddp/kernels/conv2d/onednn_convolution.h"
 #include "ddp/kernels/detail/checks.h"
@@ -23,8 +24,8 @@ std::size_t chunk_of(const Conv2dShape& shape) {
   const std::size_t sample_bytes =
       (shape.x_count() + shape.y_count()) / shape.batch * sizeof(float);
   const std::size_t largest = std::max<std::size_t>(1, kChunkBytes / sample_bytes);
-  const std::size_t chunks = (shape.batch + largest - 1) / largest;
-  return (shape.batch + chunks - 1) / chunks;
+  const std::size_t chunks = divide_up(shape.batch, largest);
+  return divide_up(shape.batch, chunks);
 }
 
 float* floats(const Buffer& buffer) { return static_cast<float*>(buffer.data); }

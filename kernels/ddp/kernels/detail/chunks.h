@@ -5,12 +5,14 @@
 
 #include <cstddef>
 
+#include "ddp/base/round_up.h"
+
 namespace ddp::detail {
 
 inline constexpr std::size_t kChunkElements = 4096;
 
 [[nodiscard]] constexpr std::size_t chunks_of(std::size_t count) {
-  return (count + kChunkElements - 1) / kChunkElements;
+  return divide_up(count, kChunkElements);
 }
 
 }  // namespace ddp::detail

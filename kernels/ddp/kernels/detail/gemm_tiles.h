@@ -5,6 +5,8 @@
 #include <bit>
 #include <cstddef>
 
+#include "ddp/base/round_up.h"
+
 namespace ddp::detail {
 
 // One dimension of a matrix, cut into parts of equal size; the last may be smaller.
@@ -12,7 +14,7 @@ struct Cut {
   std::size_t size = 0;
   std::size_t part = 1;
 
-  [[nodiscard]] std::size_t count() const { return (size + part - 1) / part; }
+  [[nodiscard]] std::size_t count() const { return divide_up(size, part); }
   [[nodiscard]] std::size_t begin(std::size_t i) const { return i * part; }
   [[nodiscard]] std::size_t size_of(std::size_t i) const { return std::min(part, size - i * part); }
 };
@@ -32,9 +34,9 @@ inline GemmTiles gemm_tiles(std::size_t m, std::size_t n) {
   };
   const auto cut = [](std::size_t size, std::size_t parts) {
     constexpr std::size_t kVector = 16;
-    return Cut{size, (size + parts * kVector - 1) / (parts * kVector) * kVector};
+    return Cut{size, divide_up(size, parts * kVector) * kVector};
   };
-  const std::size_t row_parts = (m + kMostRows - 1) / kMostRows;
+  const std::size_t row_parts = divide_up(m, kMostRows);
   const std::size_t columns = count(n, std::max<std::size_t>(1, kTiles / row_parts));
   const std::size_t rows = std::max(row_parts, count(m, kTiles / columns));
   return {cut(m, rows), cut(n, columns)};

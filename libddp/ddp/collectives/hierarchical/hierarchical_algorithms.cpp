@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "ddp/base/error.h"
+#include "ddp/base/object_bytes.h"
 #include "ddp/buffer_ops/buffer_ops.h"
 #include "ddp/collectives/group_scopes.h"
 
@@ -16,13 +17,9 @@ namespace {
 // are scarce.
 constexpr std::size_t kChunkBytes = std::size_t{16} << 20;
 
-Buffer bytes_of(std::span<CollectiveSignature> calls) {
-  return {calls.data(), calls.size_bytes(), DType::kUInt8, kCpuDevice};
-}
-
 std::uint64_t hash_of(CollectiveSignature call) {
   std::uint64_t hash = 0;
-  cpu::fingerprint(bytes_of(std::span(&call, 1)), &hash);
+  cpu::fingerprint(bytes_of(call), &hash);
   return hash;
 }
 
@@ -118,7 +115,7 @@ void HierarchicalAlgorithms::run_collective() {
 void HierarchicalAlgorithms::agree_inside() {
   if (inside_.group() == nullptr) return;
   CollectiveSignature own = current();
-  inside_.group()->all_gather(bytes_of(std::span(&own, 1)), bytes_of(calls_)).wait();
+  inside_.group()->all_gather(bytes_of(own), bytes_of(std::span(calls_))).wait();
   for (const CollectiveSignature& call : calls_) {
     if (!(call == own)) throw MismatchError("the ranks of a host called different collectives");
   }

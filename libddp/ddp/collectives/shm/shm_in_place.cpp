@@ -6,6 +6,7 @@
 #include <string>
 
 #include "ddp/base/error.h"
+#include "ddp/base/round_up.h"
 #include "ddp/buffer_ops/buffer_ops.h"
 
 namespace ddp::shm {
@@ -16,10 +17,6 @@ namespace {
 constexpr std::size_t kMaxChunkBytes = std::size_t{256} << 10;
 constexpr std::size_t kMinChunkBytes = std::size_t{2} << 10;
 constexpr std::size_t kChunksPerRank = 2;
-
-std::size_t divide_up(std::size_t value, std::size_t divisor) {
-  return (value + divisor - 1) / divisor;
-}
 
 std::size_t chunk_elements(const Buffer& operand, std::size_t ranks) {
   const std::size_t bytes =

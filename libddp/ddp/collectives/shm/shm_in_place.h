@@ -13,6 +13,12 @@
 
 namespace ddp::shm {
 
+// True for the kinds that can be done in place.
+[[nodiscard]] bool works_in_place(CollectiveKind kind);
+// True if at least one rank posted an operand that the others can reach; all ranks then do this
+// collective in place.
+[[nodiscard]] bool is_posted_in_place(const Member& self, std::uint64_t number);
+
 // Collectives on operands that every rank can reach: all_reduce, reduce and broadcast. The operand
 // is cut into chunks, and the chunks are divided into one part for each rank. A rank that waits
 // first takes the chunks of its own part, then remaining ones of other parts: it reads a chunk from
@@ -20,16 +26,9 @@ namespace ddp::shm {
 // still computes is not needed, and a rank that waits works for it. A rank that comes in time does
 // the same part each time, and finds it in its caches. The sum of a chunk does not depend on which
 // rank takes it: terms are added in rank order.
-
+//
 // Operands of up to Stage::kMaxOperandBytes may be anywhere: the rank posts a copy and copies the
 // result back. Larger operands may be elsewhere only if another rank's is in the heap.
-
-// True for the kinds that can be done in place.
-[[nodiscard]] bool works_in_place(CollectiveKind kind);
-// True if at least one rank posted an operand that the others can reach; all ranks then do this
-// collective in place.
-[[nodiscard]] bool is_posted_in_place(const Member& self, std::uint64_t number);
-
 class InPlaceRunner {
  public:
   InPlaceRunner(Member& self, Board& board, Heap& heap);

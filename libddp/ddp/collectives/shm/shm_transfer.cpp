@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "ddp/base/round_up.h"
+
 namespace ddp::shm {
 
 Transfer::Transfer(Member& self, const Collective& operation, std::uint64_t sequence)
@@ -16,8 +18,7 @@ Transfer::Transfer(Member& self, const Collective& operation, std::uint64_t sequ
       sends_(operation.kind == CollectiveKind::kSend),
       data_(static_cast<std::byte*>(operation.input.data)),
       size_bytes_(operation.input.size_bytes()),
-      total_blocks_(
-          std::max<std::size_t>(1, (size_bytes_ + kChannelBlockBytes - 1) / kChannelBlockBytes)) {}
+      total_blocks_(std::max<std::size_t>(1, divide_up(size_bytes_, kChannelBlockBytes))) {}
 
 bool Transfer::can_advance() const {
   const std::uint32_t filled = channel_->written.load() - channel_->read.load();

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "ddp/collectives/start/fork_check.h"
 
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -15,6 +14,7 @@
 
 #include "ddp/base/dynamic_library.h"
 #include "ddp/base/error.h"
+#include "ddp/base/process_status.h"
 #include "ddp/base/time.h"
 
 namespace ddp {
@@ -38,8 +38,7 @@ void run_fork_handlers() {
   const pid_t pid = ::fork();
   if (pid == 0) ::_exit(0);
   if (pid < 0) throw SystemError("[spawn] cannot fork", errno);
-  while (::waitpid(pid, nullptr, 0) < 0 && errno == EINTR) {
-  }
+  (void)wait_for_child(pid);
 }
 
 std::ptrdiff_t count_threads() {

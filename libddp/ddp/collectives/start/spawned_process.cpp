@@ -53,15 +53,6 @@ std::optional<std::uint16_t> receive_port(const FileDescriptor& channel) {
   return port;
 }
 
-// Its wait status; nothing, with errno, if it is no child.
-std::optional<int> wait_for(pid_t child) {
-  int status = 0;
-  while (::waitpid(child, &status, 0) < 0) {
-    if (errno != EINTR) return std::nullopt;
-  }
-  return status;
-}
-
 void report(const FileDescriptor& channel, const std::exception_ptr& error) {
   std::string message(1, is_caused_by_peer(error) ? '\1' : '\0');
   message += describe(error).substr(0, kLongestMessage);
@@ -137,7 +128,7 @@ SpawnedProcess::SpawnedProcess(SpawnedProcess&& other) noexcept
 SpawnedProcess::~SpawnedProcess() {
   if (pid_ == 0 || ending_) return;
   ::kill(pid_, SIGKILL);
-  (void)wait_for(pid_);
+  (void)wait_for_child(pid_);
 }
 
 void SpawnedProcess::forget() noexcept {
@@ -156,7 +147,7 @@ void SpawnedProcess::send_signal(int signal_number) const {
 }
 
 void SpawnedProcess::reap() {
-  const std::optional<int> status = wait_for(pid_);
+  const std::optional<int> status = wait_for_child(pid_);
   if (!status) throw SystemError("[spawn] cannot wait for a child", errno);
   ending_ = {.status = *status, .error = received_error()};
 }

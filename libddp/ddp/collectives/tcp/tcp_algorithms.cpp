@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "ddp/base/error.h"
+#include "ddp/base/object_bytes.h"
 #include "ddp/collectives/tcp/tcp_exchange.h"
 
 namespace ddp {
@@ -14,11 +15,6 @@ namespace {
 
 // From this size on, blocks save more time than the second exchange takes.
 constexpr std::size_t kBlocksFromBytes = std::size_t{16} << 10;
-
-template <class T>
-Buffer bytes_of(T& object) {
-  return {&object, sizeof(object), DType::kUInt8, kCpuDevice};
-}
 
 // A rank's own share of an input may already lie at its place in the output.
 void copy_own(const Buffer& source, const Buffer& target) {

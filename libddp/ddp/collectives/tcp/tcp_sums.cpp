@@ -7,6 +7,8 @@
 
 #include "ddp/collectives/tcp/tcp_exchange.h"
 
+#include "ddp/base/round_up.h"
+
 namespace ddp {
 namespace {
 
@@ -37,7 +39,7 @@ void TcpAlgorithms::reduce(const Buffer& data, ReduceOp op, std::optional<int> r
   }
   const bool in_blocks = uses_blocks(data);
   const std::size_t ranks = in_blocks ? index(world_size_) : 1;  // that share the work
-  const std::size_t block = block_of((data.count + ranks - 1) / ranks, data.dtype);
+  const std::size_t block = block_of(divide_up(data.count, ranks), data.dtype);
   std::vector<Segment> summed;
   const auto start = [&](std::size_t begin, std::size_t end, std::size_t place) {
     const Buffer all = data.slice(begin, end - begin);

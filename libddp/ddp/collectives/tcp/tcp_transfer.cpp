@@ -4,16 +4,9 @@
 #include <span>
 
 #include "ddp/base/error.h"
+#include "ddp/base/object_bytes.h"
 
 namespace ddp {
-namespace {
-
-Buffer bytes_of(CollectiveSignature& signature) {
-  return {&signature, sizeof(signature), DType::kUInt8, kCpuDevice};
-}
-
-}  // namespace
-
 TcpTransfer::TcpTransfer(TcpWire& wire, int rank, const GroupNames& names,
                          const Collective& operation, std::uint64_t sequence)
     : wire_(wire),

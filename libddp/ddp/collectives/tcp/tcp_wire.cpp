@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "ddp/collectives/tcp/tcp_wire.h"
 
-#include <sys/eventfd.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -138,8 +136,7 @@ class TcpWire::Link {
   bool is_given_up_ = false;
 };
 
-TcpWire::TcpWire(std::vector<Socket> sockets) : wake_up_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
-  if (!wake_up_.is_open()) throw SystemError("[tcp] cannot create an eventfd", errno);
+TcpWire::TcpWire(std::vector<Socket> sockets) {
   for (Socket& socket : sockets) {
     const int peer = static_cast<int>(links_.size());
     links_.push_back(socket.is_open() ? std::make_unique<Link>(peer, std::move(socket)) : nullptr);
@@ -167,8 +164,7 @@ TcpWire::Message TcpWire::receive(int peer, Tag tag, const Buffer& data) {
 
 void TcpWire::abort() {
   is_aborted_.store(true);
-  const std::uint64_t one = 1;
-  [[maybe_unused]] const ssize_t written = ::write(wake_up_.get(), &one, sizeof(one));
+  wake_up_.wake();
 }
 
 void TcpWire::wait_for_any(std::span<const Message* const> messages, Deadline deadline) {
@@ -201,7 +197,7 @@ void TcpWire::move() {
 }
 
 bool TcpWire::poll(Deadline deadline) {
-  polled_.assign({{wake_up_.get(), POLLIN, 0}});
+  polled_.assign({{wake_up_.fd(), POLLIN, 0}});
   for (const auto& link : links_) {
     if (!link) continue;
     const pollfd awaited = link->awaited();

@@ -16,6 +16,7 @@
 #include "ddp/base/error.h"
 #include "ddp/base/socket.h"
 #include "ddp/base/time.h"
+#include "ddp/base/wake_up.h"
 
 namespace ddp {
 
@@ -91,7 +92,7 @@ class TcpWire {
   [[nodiscard]] bool poll(Deadline deadline);
 
   std::vector<std::unique_ptr<Link>> links_;  // by rank; the own place is null
-  FileDescriptor wake_up_;                    // readable once the wire is aborted
+  WakeUp wake_up_;                            // readable once the wire is aborted
   std::atomic<bool> is_aborted_ = false;
   std::vector<pollfd> polled_;  // kept for its memory
 };

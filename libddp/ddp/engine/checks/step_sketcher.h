@@ -22,8 +22,8 @@ namespace ddp {
 // begin with other last bits, the same on all ranks, to show how far rounding grows.
 class StepSketcher {
  public:
-  // Nothing if ddp-prove did not start this process. `gradients` are those of the parameters; all
-  // arguments must outlive this object.
+  // Nothing if ddp-prove did not start this process. `gradients` are those of the parameters; the
+  // group, the parameters and the memory of the gradients must outlive this object.
   static std::unique_ptr<StepSketcher> from_environment(ProcessGroup& group,
                                                         std::span<const Parameter> parameters,
                                                         std::vector<Buffer> gradients,

@@ -10,8 +10,7 @@
 
 namespace ddp {
 
-// Warnings about what the ranks have told each other. Each kind is logged once, on the one rank
-// that has this object.
+// Warnings about what the ranks have told each other. Each kind is logged once.
 class StepWarnings {
  public:
   StepWarnings(GroupNames names, NonFinite non_finite)

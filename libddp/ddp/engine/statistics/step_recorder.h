@@ -10,6 +10,7 @@
 #include "ddp/cuda/device_clock.h"
 #include "ddp/cuda/stream_moment.h"
 #include "ddp/engine/bucket_layout.h"
+#include "ddp/engine/statistics/step_stopwatch.h"
 #include "ddp/engine/statistics/step_times.h"
 
 namespace ddp {
@@ -29,7 +30,7 @@ class StepRecorder {
 
   // The total time of the reductions of the step that ended `steps_ago` (< kKeptSteps) steps before
   // the last one. 0 if one of them is not known to be done, or too old for the group to know.
-  static constexpr std::size_t kKeptSteps = 4;
+  static constexpr std::size_t kKeptSteps = StepStopwatch::kLongestLag + 1;
   [[nodiscard]] double reduction_seconds(std::size_t steps_ago) const;
   // The times of the last step. On CUDA this waits for the device.
   [[nodiscard]] StepTimes times();

@@ -41,7 +41,8 @@ class StepStopwatch {
 
   // How many later steps must have ended before a step's lap is returned. If laps are requested
   // after each step, none comes later than that.
-  [[nodiscard]] std::uint64_t lag() const { return device_.is_cuda() ? 3 : 0; }
+  [[nodiscard]] std::uint64_t lag() const { return device_.is_cuda() ? kLongestLag : 0; }
+  static constexpr std::uint64_t kLongestLag = 3;
 
   // Backward has ended: the passes of this step are all on `stream`.
   void backward_ended(Stream stream);
@@ -64,7 +65,7 @@ class StepStopwatch {
     double data_seconds = 0;
     bool is_idle = false;
   };
-  static constexpr std::size_t kSteps = 16;  // kKept + lag() + 1 for the step before
+  static constexpr std::size_t kSteps = kKept + kLongestLag + 1;  // and the step before
 
   [[nodiscard]] Step& step(std::uint64_t number) { return steps_[number % kSteps]; }
   [[nodiscard]] double work_seconds(const Step& current, const Step& before) const;

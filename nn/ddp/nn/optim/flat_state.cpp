@@ -2,13 +2,14 @@
 #include "ddp/nn/optim/flat_state.h"
 
 #include "ddp/base/allocation.h"
+#include "ddp/base/round_up.h"
 
 namespace ddp::nn {
 namespace {
 
 std::size_t padded_count(const Buffer& value) {
   const std::size_t line = kHostAlignment / size_of(value.dtype);
-  return (value.count + line - 1) / line * line;
+  return round_up(value.count, line);
 }
 
 }  // namespace
