@@ -61,6 +61,8 @@ class LogMux {
   [[nodiscard]] std::optional<Deadline> next_flush() const;
 
   [[nodiscard]] StderrTail stderr_tail(int rank) const;
+  // False once a log file could not be written, which a line has said.
+  [[nodiscard]] bool files_are_complete() const { return !loss_is_said_; }
 
   static constexpr Timeout kPartialLineDelay{50};
   static constexpr std::size_t kTailLines = 10;

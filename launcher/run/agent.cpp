@@ -54,7 +54,12 @@ int Agent::run_generations() {
       pass_on(*failure);
       return exit_code_after(*failure);
     }
-    outcome = run_again(*delay);
+    if (outcome.late_signal) {
+      begin_next_generation();
+      outcome = give_up_restart(*outcome.late_signal);
+    } else {
+      outcome = run_again(*delay);
+    }
   }
 }
 
@@ -176,15 +181,19 @@ Outcome Agent::wait_for_restart(Timeout delay) {
     if (is_over && news.is_open) return {};
     while (const auto signal_number = job_.signals.next()) {
       if (!ends_job(*signal_number)) continue;
-      job_.nodes.claim_failure();
-      job_.console.say(signal_name(*signal_number) + ": the job is not started again");
-      return {.interrupted_by = signal_number};
+      return give_up_restart(*signal_number);
     }
     std::vector<pollfd> entries = {{job_.signals.fd(), POLLIN, 0}, {job_.nodes.fd(), POLLIN, 0}};
     job_.console.add_poll_entries(entries);
     poll_until(entries, is_over ? std::nullopt : std::optional(pause));
     job_.console.flush();
   }
+}
+
+Outcome Agent::give_up_restart(int signal_number) {
+  job_.nodes.claim_failure();
+  job_.console.say(signal_name(signal_number) + ": the job is not started again");
+  return {.interrupted_by = signal_number};
 }
 
 // Our reader may be a pager with a person behind it, who must not lose lines. So in that case the

@@ -27,6 +27,7 @@ class Agent {
   [[nodiscard]] Outcome run_generation();
   [[nodiscard]] Outcome run_again(Timeout delay);
   [[nodiscard]] Outcome wait_for_restart(Timeout delay);
+  [[nodiscard]] Outcome give_up_restart(int signal_number);
   [[nodiscard]] std::optional<Failure> agree_on_failure(const Outcome& outcome);
   [[nodiscard]] NodeFailure describe_silence();
   [[nodiscard]] NodeFailure describe_signal(int signal_number) const;

@@ -46,7 +46,8 @@ Outcome Generation::run() {
   return {.failure = find_failure(),
           .interrupted_by = order_.interrupted_by(),
           .stopped_by_nodes = order_.is_by_nodes(),
-          .stop_requested = order_.is_stop()};
+          .stop_requested = order_.is_stop(),
+          .late_signal = order_.late_signal()};
 }
 
 void Generation::react() {
@@ -55,6 +56,7 @@ void Generation::react() {
   stopper_.advance();
   check_start();
   check_finished();
+  check_end();
 }
 
 void Generation::wait_for_events() {
@@ -65,7 +67,8 @@ void Generation::wait_for_events() {
   logs.add_poll_entries(entries);
   const std::size_t streams = entries.size() - first_stream;
   job_.console.add_poll_entries(entries);
-  poll_until(entries, earlier(earlier(logs.next_flush(), stopper_.next()), start_watch_.next()));
+  const auto watches = earlier(start_watch_.next(), end_watch_.next());
+  poll_until(entries, earlier(earlier(logs.next_flush(), stopper_.next()), watches));
   logs.read_ready(std::span(entries).subspan(first_stream, streams));
   logs.flush_partial_lines();
   job_.console.flush();
@@ -117,6 +120,7 @@ void Generation::stop_on(int signal_number) {
   } else if (order_.confirm(signal_number)) {
     return;
   } else if (stopper_.is_stopping()) {
+    order_.note_late(signal_number);
     if (from_keyboard) kill_now();
   } else {
     interrupt(signal_number);
@@ -162,6 +166,7 @@ void Generation::record_end(pid_t pid, int status, const rusage& usage) {
   if (status == 0 && workers_.noted(ending->rank).start_phase == StartPhase::kNotThere) {
     start_watch_.note_absent(ending->rank);
   }
+  end_watch_.note_end();
   ending->was_requested = was_requested(status);
   casualties_.record(std::move(*ending));
 }
@@ -223,6 +228,14 @@ void Generation::check_start() {
   if (!start_watch_.is_due()) return;
   const std::string remark = start_watch_.look(workers_.waiting_to_meet());
   if (!remark.empty() && !stopper_.is_stopping()) job_.console.say(remark);
+}
+
+void Generation::check_end() {
+  if (is_finished_ || !end_watch_.is_due()) return;
+  const std::string remark =
+      remaining() == 0 ? end_watch_.look_at_survivors(stopper_.survivors(), stopper_.killed_at())
+                       : end_watch_.look_at_workers(workers_.all());
+  if (!remark.empty()) job_.console.say(remark);
 }
 
 // Once the workers have ended, kills the processes that they left behind.

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "ddp/base/time.h"
+#include "launcher/run/end_watch.h"
 #include "launcher/run/job.h"
 #include "launcher/run/start_watch.h"
 #include "launcher/run/stop_order.h"
@@ -24,6 +25,7 @@ struct Outcome {
   std::optional<int> interrupted_by = {};     // a signal
   bool stopped_by_nodes = false;              // because the job ended on another node
   bool stop_requested = false;                // by SIGUSR1 to a launcher, or a signal to a worker
+  std::optional<int> late_signal = {};        // came when a failure was already ending the workers
 };
 
 // One generation of this node's workers, from their start to their end: forwards their output, and
@@ -59,6 +61,7 @@ class Generation {
   void check_nodes();
   void check_start();
   void check_finished();
+  void check_end();
   [[nodiscard]] bool others_may_fail();
   [[nodiscard]] std::optional<WorkerFailure> find_failure() const;
   [[nodiscard]] WorkerFailure describe_failure() const;
@@ -73,6 +76,7 @@ class Generation {
   Workers workers_;
   Stopper stopper_;
   StartWatch start_watch_;
+  EndWatch end_watch_;
   Casualties casualties_;
   StopOrder order_;
   bool has_claimed_ = false;   // has claimed a failure towards the other nodes

@@ -23,6 +23,10 @@ void StopOrder::follow(std::optional<int> signal_number) {
   signal_ = signal_number;
 }
 
+void StopOrder::note_late(int signal_number) {
+  if (!signal_ && !late_signal_) late_signal_ = signal_number;
+}
+
 bool StopOrder::is_from_keyboard() const { return signal_ && launcher::is_from_keyboard(*signal_); }
 
 bool StopOrder::asks_for(int signal_number, bool is_killing) const {

@@ -23,6 +23,8 @@ class StopOrder {
   void follow(std::optional<int> signal_number);
   // The job has ended on another node after this node had nothing left to stop.
   void note_end_elsewhere() { is_by_nodes_ = true; }
+  // A signal came when the job was already ending for another reason; the first one counts.
+  void note_late(int signal_number);
   // The sender of the order is not willing to wait any longer.
   void hurry() { is_hurried_ = true; }
 
@@ -31,6 +33,8 @@ class StopOrder {
   [[nodiscard]] bool is_from_keyboard() const;
   // That signal, if it was this launcher that got it.
   [[nodiscard]] std::optional<int> interrupted_by() const { return interrupted_by_; }
+  // Nothing if signal() ends the job.
+  [[nodiscard]] std::optional<int> late_signal() const { return late_signal_; }
   [[nodiscard]] bool is_by_nodes() const { return is_by_nodes_; }
   [[nodiscard]] bool is_requested() const { return is_requested_; }
   // Whether the workers should end by themselves, whoever asked.
@@ -44,6 +48,7 @@ class StopOrder {
  private:
   std::optional<int> signal_;
   std::optional<int> interrupted_by_;
+  std::optional<int> late_signal_;
   bool is_by_nodes_ = false;
   bool is_requested_ = false;
   bool is_worker_asked_ = false;

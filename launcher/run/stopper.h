@@ -31,6 +31,11 @@ class Stopper {
   void advance();
   [[nodiscard]] std::optional<Deadline> next() const;
 
+  // When those that have got SIGTERM are killed; nothing before and after.
+  [[nodiscard]] std::optional<Deadline> killed_at() const {
+    return phase_ == Phase::kTerminating ? phase_end_ : std::nullopt;
+  }
+
   [[nodiscard]] bool is_stopping() const { return phase_ != Phase::kIdle; }
   [[nodiscard]] bool is_killing() const { return phase_ == Phase::kKilling || has_given_up(); }
   [[nodiscard]] bool has_given_up() const { return phase_ == Phase::kGaveUp; }

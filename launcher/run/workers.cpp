@@ -135,7 +135,9 @@ std::optional<Ending> Workers::record_end(pid_t pid, int status, const rusage& u
   if (worker == workers_.end()) return std::nullopt;
   worker->record_end(status);
   logs_.drain(worker->rank());
-  return post_mortem_.examine(*worker, usage, job_.files.error_file(worker->local_rank()));
+  Ending ending = post_mortem_.examine(*worker, usage, job_.files.error_file(worker->local_rank()));
+  if (ending.is_failure() && !ending.record) ending.record = noted(worker->rank()).error;
+  return ending;
 }
 
 void Workers::add_traces(WorkerFailure& failure) const {
@@ -148,7 +150,9 @@ void Workers::add_traces(WorkerFailure& failure) const {
   failure.last_lines = std::move(tail.lines);
   explain_abort(failure);
   failure.lines_are_in_view = tail.is_in_view;
-  failure.log_file = job_.files.log_file(local_rank(rank), Channel::kErr);
+  if (logs_.files_are_complete()) {
+    failure.log_file = job_.files.log_file(local_rank(rank), Channel::kErr);
+  }
 }
 
 }  // namespace ddp::launcher

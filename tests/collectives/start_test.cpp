@@ -152,6 +152,17 @@ TEST_CASE("ranks that do not come are named while the others wait, and in their 
              Contains("3 of 4 ranks are here after ") && Contains(missing));
 }
 
+TEST_CASE("a rank that was there and gave up is not missing for the next that gives up",
+          "[start]") {
+  HashStore store;
+  WaitingProcess first;
+  CHECK_THAT(wait_for_others(store, self_as(1, 3, first.pid())).error,
+             Contains("1 of 3 ranks are here") && Contains("missing: ranks 0, 2"));
+  first.kill();
+  CHECK_THAT(wait_for_others(store, self_as(2, 3)).error,
+             Contains("2 of 3 ranks are here") && Contains("missing: rank 0;"));
+}
+
 TEST_CASE("many missing ranks are listed as a range", "[start]") {
   HashStore store;
   const Wait wait = wait_for_others(store, self_as(1, 100));

@@ -100,6 +100,6 @@ TEST_CASE("PyTorch's name for a backend over TCP means ours", "[tcp]") {
   CHECK(parse_backend("gloo") == Backend::kTcp);
   CHECK(parse_backend("tcp") == Backend::kTcp);
   CHECK_THROWS_WITH(parse_backend("mpi"),
-                    "unknown backend 'mpi' (known: auto, nccl, shm, tcp, "
+                    "unknown backend 'mpi' (known: auto, nccl, shm, tcp or gloo, "
                     "shm+tcp)");
 }

@@ -5,6 +5,7 @@
 #include <catch2/catch.hpp>
 #include <cstdint>
 #include <future>
+#include <limits>
 #include <memory>
 #include <span>
 #include <string>
@@ -115,6 +116,10 @@ TEST_CASE("wrong calls are errors in the same step", "[engine]") {
   (void)ddp.begin_step();
   CHECK(error_of([&] { (void)ddp.begin_step(); }) ==
         "[ddp] begin_step was called before wait" + order);
+  const auto weight = GENERATE(-1.0, std::numeric_limits<double>::quiet_NaN());
+  CHECK_THAT(error_of([&] { ddp.record_metric(3, 1, weight); }),
+             Catch::StartsWith("[ddp] metric 3 has a weight of ") &&
+                 Catch::EndsWith("must be finite and not negative"));
   CHECK(error_of([&] { ddp.mark_ready(7); }) ==
         "[ddp] mark_ready(7), but the model has 3 parameters, 0 to 2");
   CHECK(error_of([&] { (void)ddp.gradient(3); }) ==

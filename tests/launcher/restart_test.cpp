@@ -58,6 +58,20 @@ TEST_CASE("a signal ends the job even if restarts are left", "[restart]") {
   CHECK(child.wait() == 143);
 }
 
+TEST_CASE("a signal while a failed job's ranks are ended counts, too", "[restart]") {
+  const int signal_number = GENERATE(SIGTERM, SIGINT);
+  ChildProcess child = launch({"--max_restarts", "5", "--show", "all"},
+                              "trap 'echo asked >&2' TERM; [ $RANK = 0 ] || exit 5; "
+                              "while :; do sleep 0.01; done");
+  child.wait_until(
+      [](const ChildProcess& c) { return c.err().find("asked") != std::string::npos; });
+  child.send_signal(signal_number);
+  CHECK(child.wait() == 128 + signal_number);
+  CHECK_THAT(child.err(), Contains("rank 1 ") && Contains("exited with code 5") &&
+                              Contains(": the job is not started again\n") &&
+                              !Contains("restart 1 of 5"));
+}
+
 TEST_CASE("a job that fails when it is asked to stop is not started again", "[restart]") {
   ChildProcess child = launch({"--max_restarts", "5"},
                               "trap 'exit 9' USR1; echo ready >&2; while :; do sleep 0.01; done");

@@ -52,6 +52,29 @@ TEST_CASE("the verdict names a worker that fails while it is stopped", "[stop]")
               "when asked to stop"));
 }
 
+TEST_CASE("a line says which process keeps the launcher when all workers have ended", "[stop]") {
+  ChildProcess child(shell({"-n", "1", "--grace", "4"},
+                           "(trap '' TERM; echo ready >&2; while :; do sleep 0.1; done) & "
+                           "exec sleep 50"));
+  child.wait_for_output("ready");
+  child.send_signal(SIGTERM);
+  CHECK(child.wait(kStopBound) == 143);
+  CHECK_THAT(child.err(),
+             Contains("ddp-launch: the ranks have ended, but not all that they started: "
+                      "pid ") &&
+                 Contains("; what still runs in 2 s is killed\n"));
+}
+
+TEST_CASE("a stopped worker is named when the others have ended", "[stop]") {
+  ChildProcess child(shell({"-n", "3", "--grace", "1"}, "[ $RANK = 1 ] && kill -STOP $$; exit 0"));
+  const std::string line = "ddp-launch: ranks 0, 2 have ended, but rank 1 is stopped (SIGSTOP): ";
+  child.wait_for_output(line + "kill -CONT ");
+  child.wait_for_output(" continues it\n");
+  const std::string pid = child.err().substr(child.err().find("kill -CONT ") + 11);
+  REQUIRE(::kill(std::stoi(pid), SIGCONT) == 0);
+  CHECK(child.wait(kStopBound) == 0);
+}
+
 TEST_CASE("a worker that fails while it is stopped is reported with its record and last lines",
           "[stop]") {
   const TemporaryDirectory folder;

@@ -412,6 +412,28 @@ TEST_CASE("a bus error is explained by a small /dev/shm", "[launcher][verdict]")
                  Contains("/dev/shm is small (2 of 2 MiB free); in a container"));
 }
 
+TEST_CASE("the verdict is right although no error record fits on the disk", "[launcher][verdict]") {
+  const TemporaryDirectory folder;
+  const std::string disk = folder.path().string();
+  const std::string with_full_disk = "mount -t tmpfs -o size=64k none " + disk +
+                                     " && { head -c 1M /dev/zero >" + disk +
+                                     "/fill 2>/dev/null; TMPDIR=" + disk + " exec \"$0\" \"$@\"; }";
+  if (run({"/usr/bin/unshare", "--mount", "sh", "-c", with_full_disk, "true"}).exit_code != 0) {
+    std::fprintf(stderr, "SKIPPED: no file system can be mounted here (not root?)\n");
+    return;
+  }
+  const bool has_logs = GENERATE(false, true);
+  Strings argv = {"/usr/bin/unshare", "--mount",       "sh", "-c",
+                  with_full_disk,     DDP_LAUNCH_PATH, "-n", "3"};
+  if (has_logs) argv.insert(argv.end(), {"--log-dir", disk + "/logs"});
+  argv.insert(argv.end(), {DDP_COLLECTIVE_WORKER_PATH, "fail", "tcp"});
+  const Result result = run(argv);
+  CHECK(result.exit_code == 3);
+  CHECK_THAT(last_line(result.err),
+             Contains("ddp-launch: rank 2 (") && Contains("in step 5: thrown on purpose"));
+  CHECK_THAT(result.err, !Contains("all of rank 2's stderr"));
+}
+
 TEST_CASE("a kill by a user is not reported as out of memory", "[launcher][verdict]") {
   const Result result = run(shell({"-n", "2"}, "[ $RANK = 1 ] && kill -KILL $$; exec sleep 1000"));
   CHECK_THAT(last_line(result.err),

@@ -11,6 +11,7 @@
 
 #include "ddp/base/error.h"
 #include "ddp/base/file_descriptor.h"
+#include "ddp/base/worker_slot.h"
 #include "ddp/base/write_all.h"
 
 namespace ddp {
@@ -19,16 +20,17 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 // The file must never be incomplete: it is written under a temporary name and gets its own when it
-// is complete, unless another record has that name by then.
-void publish(const std::string& path, std::string_view text) {
+// is complete, unless another record has that name by then. False if it cannot be written.
+bool publish(const std::string& path, std::string_view text) {
   std::string temporary = path + ".XXXXXX";
   const FileDescriptor file(::mkstemp(temporary.data()));
-  if (!file.is_open()) return;
+  if (!file.is_open()) return false;
   const bool is_whole = write_all(file.get(), text) == 0;
   if (is_whole && ::link(temporary.c_str(), path.c_str()) != 0 && errno != EEXIST) {
     std::rename(temporary.c_str(), path.c_str());  // the file system has no hard links
   }
   ::unlink(temporary.c_str());
+  return is_whole;
 }
 
 bool contains_peer_error(const std::exception& error) {
@@ -70,7 +72,8 @@ ErrorFile ErrorFile::from_environment() {
 void ErrorFile::keep(const ErrorRecord& record) const noexcept {
   if (path_.empty() || ::access(path_.c_str(), F_OK) == 0) return;
   try {
-    publish(path_, to_json(record, std::time(nullptr)));
+    if (publish(path_, to_json(record, std::time(nullptr)))) return;
+    WorkerSlot::from_environment().keep(record);
   } catch (const std::exception&) {  // thrown if there is no memory left
   }
 }

@@ -9,8 +9,10 @@
 // and caused_by_peer are additions of libddp.
 //
 // A process group records the error that breaks it, and init_process_group records why it failed.
-// Programs report errors that neither of them sees by record_error(). A worker that ends in another
-// way is judged by its launcher from its exit status; a crash is recorded by crash_record.h.
+// Programs report errors that neither of them sees by record_error(). If the file cannot be
+// written, as on a full disk, ddp-launch learns the beginning from the worker's slot
+// (worker_slot.h). A worker that ends in another way is judged by its launcher from its exit
+// status; a crash is recorded by crash_record.h.
 #pragma once
 
 #include <cstdint>

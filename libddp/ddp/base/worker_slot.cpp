@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <cstdlib>
+#include <cstring>
 
 #include "ddp/base/file_descriptor.h"
 #include "ddp/base/number_in.h"
@@ -18,12 +19,16 @@ struct WorkerSlot::Memory {
   std::atomic<std::uint64_t> step;
   std::atomic<std::uint64_t> start_phase;
   std::atomic<std::uint64_t> stop_request;  // the signal, and above it the sender's pid; 0: none
+  std::atomic<std::uint64_t> error;         // an ErrorKind, written after the text
+  char text[960];                           // its message, up to the first 0
 };
 
 namespace {
 
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
 static_assert(sizeof(std::atomic<std::uint64_t>) == sizeof(std::uint64_t));
+
+enum class ErrorKind : std::uint64_t { kNone = 0, kOwn = 1, kCausedByPeer = 2 };
 
 constexpr unsigned kPidShift = 32;
 
@@ -67,14 +72,24 @@ WorkerSlot WorkerSlot::from_environment() {
                                                          : WorkerSlot(path, *local_rank);
 }
 
+std::optional<ErrorRecord> WorkerSlot::error_in(const Memory& memory) {
+  const auto kind = static_cast<ErrorKind>(memory.error.load());
+  if (kind == ErrorKind::kNone) return std::nullopt;
+  return ErrorRecord{.message = {memory.text, ::strnlen(memory.text, sizeof(memory.text))},
+                     .caused_by_peer = kind == ErrorKind::kCausedByPeer};
+}
+
 WorkerSlot::Values WorkerSlot::read(int file, int local_rank) {
-  std::uint64_t fields[sizeof(Memory) / sizeof(std::uint64_t)];
+  Memory memory;
   const off_t position = static_cast<off_t>(local_rank) * static_cast<off_t>(kBytes);
-  if (::pread(file, fields, sizeof(fields), position) != sizeof(fields)) return {};
-  const auto step = static_cast<std::int64_t>(fields[0]);
+  if (::pread(file, static_cast<void*>(&memory), sizeof(memory), position) != sizeof(memory)) {
+    return {};
+  }
+  const auto step = static_cast<std::int64_t>(memory.step.load());
   return {.step = step > 0 ? std::optional(step) : std::nullopt,
-          .start_phase = static_cast<StartPhase>(fields[1]),
-          .stop_request = unpack_stop_request(fields[2])};
+          .start_phase = static_cast<StartPhase>(memory.start_phase.load()),
+          .stop_request = unpack_stop_request(memory.stop_request.load()),
+          .error = error_in(memory)};
 }
 
 void WorkerSlot::set_step(std::uint64_t step) const {
@@ -84,6 +99,13 @@ void WorkerSlot::set_step(std::uint64_t step) const {
 void WorkerSlot::set_start_phase(StartPhase phase) const {
   if (!memory_) return;
   memory_->start_phase.store(static_cast<std::uint64_t>(phase), std::memory_order_relaxed);
+}
+
+void WorkerSlot::keep(const ErrorRecord& error) const noexcept {
+  if (!memory_ || memory_->error.load() != static_cast<std::uint64_t>(ErrorKind::kNone)) return;
+  error.message.copy(memory_->text, sizeof(memory_->text) - 1);
+  const ErrorKind kind = error.caused_by_peer ? ErrorKind::kCausedByPeer : ErrorKind::kOwn;
+  memory_->error.store(static_cast<std::uint64_t>(kind));
 }
 
 void WorkerSlot::note(StopRequest request) const noexcept {

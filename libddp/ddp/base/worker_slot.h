@@ -2,7 +2,7 @@
 //
 // What each worker of a host tells its launcher while it runs, in memory that the launcher owns and
 // can still read after the worker has been killed. DDP_WORKER_SLOTS names the file. It has one slot
-// of 64 bytes for each local rank: WorkerSlot::Values.
+// of WorkerSlot::kBytes for each local rank: WorkerSlot::Values.
 #pragma once
 
 #include <sys/types.h>
@@ -13,6 +13,8 @@
 #include <memory>
 #include <optional>
 #include <string>
+
+#include "ddp/base/error_record.h"
 
 namespace ddp {
 
@@ -32,12 +34,13 @@ struct StopRequest {
 // The slot of one worker. Copies write to the same slot.
 class WorkerSlot {
  public:
-  static constexpr std::size_t kBytes = 64;
+  static constexpr std::size_t kBytes = 1024;
 
   struct Values {
     std::optional<std::int64_t> step = {};  // the last that has begun: 1, 2, …
     StartPhase start_phase = StartPhase::kNotThere;
     std::optional<StopRequest> stop_request = {};  // the first
+    std::optional<ErrorRecord> error = {};         // if it could not be written to its file
   };
 
   WorkerSlot() = default;  // nothing is written; also if the file cannot be mapped
@@ -52,11 +55,15 @@ class WorkerSlot {
 
   void set_step(std::uint64_t step) const;
   void set_start_phase(StartPhase phase) const;
+  // Keeps the beginning of the message, and whether a peer is the cause; not twice. For one thread.
+  void keep(const ErrorRecord& error) const noexcept;
   // Does nothing if there was an earlier request. May be called in a signal handler.
   void note(StopRequest request) const noexcept;
 
  private:
   struct Memory;
+
+  [[nodiscard]] static std::optional<ErrorRecord> error_in(const Memory& memory);
 
   std::shared_ptr<Memory> memory_;
 };

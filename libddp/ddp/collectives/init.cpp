@@ -256,7 +256,7 @@ Backend parse_backend(std::string_view name) {
   }
   if (name == "gloo") return Backend::kTcp;
   throw std::invalid_argument("unknown backend '" + std::string(name) +
-                              "' (known: auto, nccl, shm, tcp, shm+tcp)");
+                              "' (known: auto, nccl, shm, tcp or gloo, shm+tcp)");
 }
 
 std::shared_ptr<ProcessGroup> init_process_group(const InitOptions& options) {

@@ -2,6 +2,7 @@
 #include "ddp/engine/control_vector.h"
 
 #include <algorithm>
+#include <cmath>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -59,17 +60,22 @@ void ControlVector::reset(double samples, double unit) {
   ++own_passes_;
 }
 
-void ControlVector::use_slot(std::size_t slot) {
+void ControlVector::use_slot(std::size_t slot, double weight) {
   if (slot >= kMaxMetrics) {
     throw std::invalid_argument("[ddp] metric slot " + std::to_string(slot) + " is not below " +
                                 std::to_string(kMaxMetrics) +
                                 ", the number of metrics that a step can have");
   }
+  if (!(weight >= 0) || std::isinf(weight)) {
+    throw std::invalid_argument("[ddp] metric " + std::to_string(slot) + " has a weight of " +
+                                std::to_string(weight) +
+                                ", but a number of samples must be finite and not negative");
+  }
   used_slots_ = std::max(used_slots_, slot + 1);
 }
 
 void ControlVector::add_metric(std::size_t slot, double value, double weight) {
-  use_slot(slot);
+  use_slot(slot, weight);
   if (weight == 0) return;  // the mean over an empty batch may be NaN
   if (device_values_[slot].count != 0) {
     throw std::invalid_argument("[ddp] metric " + std::to_string(slot) +
@@ -80,7 +86,7 @@ void ControlVector::add_metric(std::size_t slot, double value, double weight) {
 }
 
 void ControlVector::add_metric(std::size_t slot, const Buffer& value, double weight) {
-  use_slot(slot);
+  use_slot(slot, weight);
   const bool is_taken = own().metric(slot).weight != 0;
   if (value.count != 1 || value.device != group_.device() || is_taken) {
     throw std::invalid_argument("[ddp] metric " + std::to_string(slot) + ": got " +

@@ -86,7 +86,7 @@ class ControlVector {
   [[nodiscard]] Buffer pass() const;
   [[nodiscard]] Buffer carried() const;
   [[nodiscard]] ControlFields own() { return {host_, group_.world_size()}; }
-  void use_slot(std::size_t slot);
+  void use_slot(std::size_t slot, double weight);
   void collect(Stream stream);
   void send_to_host();
   Arrival& next_arrival();

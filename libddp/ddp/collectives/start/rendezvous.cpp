@@ -27,6 +27,7 @@ constexpr std::string_view kUse = "use ";
 constexpr Timeout kBetweenLooks{250};
 
 std::string hello_key(int rank) { return fmt::format("hello/{}", rank); }
+std::string given_up_key(int rank) { return fmt::format("given_up/{}", rank); }
 std::string initialisation(std::int64_t number) { return fmt::format("init_{}", number); }
 
 bool is_same_process(const Hello& one, const Hello& other) {
@@ -84,6 +85,14 @@ std::vector<int> missing_ranks(Store& store, int world_size) {
   return missing;
 }
 
+// Like missing_ranks(), for a rank that gives up: one that has waited as long and has ended since
+// was not missing.
+std::vector<int> ranks_never_here(Store& store, int world_size) {
+  std::vector<int> missing = missing_ranks(store, world_size);
+  std::erase_if(missing, [&](int rank) { return store.has(given_up_key(rank)); });
+  return missing;
+}
+
 // "3 of 4 ranks are here after 5 s; missing: rank 2; store at 127.0.0.1:29500".
 std::string describe_missing(const std::vector<int>& missing, int world_size,
                              const StartPatience& patience) {
@@ -107,7 +116,9 @@ bool is_first_here(Store& store, int rank) {
 void look_at_the_clock(Store& store, const Hello& self, StartPatience& patience) {
   const bool is_over = patience.is_over();
   if (!is_over && (!patience.is_due() || !is_first_here(store, self.who.rank))) return;
-  const std::vector<int> missing = missing_ranks(store, self.world_size);
+  if (is_over) store.set(given_up_key(self.who.rank), "");
+  const std::vector<int> missing =
+      is_over ? ranks_never_here(store, self.world_size) : missing_ranks(store, self.world_size);
   if (missing.empty() && self.who.rank == 0) return;  // all have just come: rank 0 decides
   const std::string text = "[init] " + describe_missing(missing, self.world_size, patience);
   if (is_over) {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "ddp/collectives/tcp/tcp_wire.h"
 
-
 #include <algorithm>
 #include <array>
 #include <cerrno>
