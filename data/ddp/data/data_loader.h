@@ -58,8 +58,8 @@ class DataLoader {
   void start(EpochPlan plan);
 
   // The next batch, or nothing after the last one. It is ready for work on `stream`, which must
-  // outlive the batch. It stays valid until the next call, and intact for work enqueued on `stream`
-  // before that.
+  // exist until the next call of next() or start(). It stays valid until the next call, and intact
+  // for work enqueued on `stream` before that.
   //
   // Rethrows what the dataset threw for this batch, at each call until start(); std::logic_error
   // before start(). After the end of the epoch it returns nothing until start(); a warning says so

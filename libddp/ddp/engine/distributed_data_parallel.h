@@ -160,7 +160,7 @@ class DistributedDataParallel {
   // In a pass that does not reduce, gradients stay as they are; those that no pass has written yet
   // become 0. The streams that marked gradients are then ordered behind `stream`, so the next pass
   // may add to gradients there; any other stream must be ordered behind it by the caller. If
-  // nothing was marked, the host waits instead.
+  // nothing was marked, the host waits instead. `stream` must exist until the next pass has begun.
   void wait(Stream stream = {});
   // Between steps: blocks the host until the gradients of the last pass are reduced, and throws
   // what prevented that, such as the death of a rank. On the CPU wait() has done so. On CUDA call
