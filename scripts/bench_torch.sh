@@ -4,7 +4,8 @@
 # Compares training steps and all_reduce with PyTorch's (the distribution's python3-torch), one
 # thread per rank, in turns:
 #   lenet5, batch 64 a rank, on 2 ranks: ours over shm, DistributedDataParallel over Gloo;
-#   resnet18 and unet, batch 16, images of 64 x 64, on 1 rank and one CPU;
+#   resnet18 and unet, batch 16, images of 64 x 64, and gpt-micro, batch 16, samples of 128 tokens,
+#   on 1 rank and one CPU;
 #   all_reduce on 2 ranks: ours over TCP, PyTorch's over Gloo.
 #   scripts/bench_torch.sh [ROUNDS]
 set -euo pipefail
@@ -67,6 +68,7 @@ echo "# $(nproc) CPUs, $(date -u '+%Y-%m-%d %H:%M UTC'); each time is the median
 steps lenet5 64 2 200
 steps resnet18 16 1 10
 steps unet 16 1 5
+steps gpt-micro 16 1 10
 for size in 1024 65536 1048576 26214400; do
   in_turns "all_reduce of $size bytes, 2 ranks, us of a call" our_all_reduce torch_all_reduce "$size"
 done

@@ -54,15 +54,13 @@ class Local {
  public:
   Local(const Workload& workload, std::size_t devices)
       : model_(context_, nn::Scope(context_, workload.dtype, 0),
-               [&](const nn::Scope& scope) {
-                 return nn::make_model(workload.model, scope, workload.sizes());
-               },
+               [&](const nn::Scope& scope) { return make_model(workload, scope); },
                {.device_ids = std::vector<ddp::Device>(devices, ddp::kCpuDevice)}),
         sgd_(context_, model_.parameters(), {.learning_rate = 1e-3, .momentum = 0.9}),
         batch_(make_batch(context_, workload)) {}
 
   void step() {
-    tape_.backward(loss_of(tape_, model_.forward(tape_, batch_.images), batch_));
+    tape_.backward(loss_of(tape_, model_.forward(tape_, batch_.inputs), batch_));
     sgd_.step();
   }
 

@@ -3,22 +3,19 @@
 
 #include <utility>
 
-#include "ddp/nn/models/factory.h"
-
 namespace ddp::bench {
 
 Training::Training(const Workload& workload, std::shared_ptr<ProcessGroup> group,
                    DdpOptions options)
     : context_(group->device(), workload.float32_precision),
       tape_(context_, nn::Recording::kOn, workload.amp),
-      module_(
-          nn::make_model(workload.model, nn::Scope(context_, workload.dtype, 0), workload.sizes())),
+      module_(make_model(workload, nn::Scope(context_, workload.dtype, 0))),
       replica_(*module_, context_, std::move(group), std::move(options)),
       sgd_(context_, module_->parameters(), {.learning_rate = 1e-3, .momentum = 0.9}),
       batch_(make_batch(context_, workload, engine().group().rank())) {}
 
 nn::Variable Training::loss() {
-  return loss_of(tape_, module_->forward(tape_, batch_.images), batch_);
+  return loss_of(tape_, module_->forward(tape_, batch_.inputs), batch_);
 }
 
 void Training::step(int passes) {

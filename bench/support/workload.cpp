@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "ddp/base/random.h"
+#include "ddp/nn/models/factory.h"
 #include "ddp/nn/ops.h"
 
 namespace ddp::bench {
@@ -38,9 +39,26 @@ nn::Tensor make_labels(nn::Context& context, std::size_t batch, std::size_t clas
   return context.from_host<std::int64_t>(values, {batch});
 }
 
+// Each token is the label of the one before it.
+Batch make_text(nn::Context& context, std::size_t batch, int rank) {
+  const nn::TextSizes sizes;
+  const auto seed = static_cast<std::uint64_t>(rank);
+  std::vector<std::int64_t> tokens, labels;
+  for (std::size_t i = 0; i < batch * sizes.context; ++i) {
+    const auto token = [&](std::size_t place) {
+      return static_cast<std::int64_t>(random_bits(seed, 3, place) % sizes.vocabulary);
+    };
+    tokens.push_back(token(i));
+    labels.push_back(token(i + 1));
+  }
+  return {context.from_host<std::int64_t>(tokens, {batch, sizes.context}),
+          context.from_host<std::int64_t>(labels, {labels.size()})};
+}
+
 }  // namespace
 
 nn::ImageSizes Workload::sizes() const {
+  if (nn::is_language_model(model)) return {.channels = 0, .image = {}, .classes = 0};
   nn::ImageSizes sizes;
   if (model == "convnet") sizes = {.channels = 3, .image = {32, 32}};
   if (model == "resnet18") sizes = {.channels = 3, .image = {64, 64}};
@@ -54,7 +72,14 @@ std::string Workload::precision() const {
   return float32_precision == Float32Precision::kTf32 ? "tf32" : std::string(to_string(dtype));
 }
 
+std::unique_ptr<nn::Module> make_model(const Workload& workload, const nn::Scope& scope) {
+  return nn::is_language_model(workload.model)
+             ? nn::make_language_model(workload.model, scope, {})
+             : nn::make_model(workload.model, scope, workload.sizes());
+}
+
 Batch make_batch(nn::Context& context, const Workload& workload, int rank) {
+  if (nn::is_language_model(workload.model)) return make_text(context, workload.batch, rank);
   const nn::ImageSizes sizes = workload.sizes();
   return {make_images(context, workload, sizes, rank),
           workload.model == "unet" ? make_masks(context, workload, sizes)

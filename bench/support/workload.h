@@ -2,11 +2,14 @@
 #pragma once
 
 #include <cstddef>
+#include <memory>
 #include <optional>
 #include <string>
 
 #include "ddp/nn/context.h"
 #include "ddp/nn/models/image_sizes.h"
+#include "ddp/nn/module.h"
+#include "ddp/nn/scope.h"
 #include "ddp/nn/tape.h"
 
 namespace ddp::bench {
@@ -20,7 +23,8 @@ struct Workload {
   Float32Precision float32_precision = Float32Precision::kIeee;
 
   // One channel of 28 x 28 (mlp, lenet5), three channels of 32 x 32 (convnet) or 64 x 64 (others).
-  // Ten classes, or one logit per pixel for unet.
+  // Ten classes, or one logit per pixel for unet. Of language models all are 0: their samples have
+  // the 128 tokens of nn::TextSizes.
   [[nodiscard]] nn::ImageSizes sizes() const;
   // "float32", "tf32", "bfloat16 amp"
   [[nodiscard]] std::string precision() const;
@@ -28,11 +32,14 @@ struct Workload {
 
 // A fixed batch that fits the model.
 struct Batch {
-  nn::Tensor images;
+  nn::Tensor inputs;   // images or tokens
   nn::Tensor targets;  // labels, or for unet masks
 };
 
-// The batch of a rank; each rank has other images.
+[[nodiscard]] std::unique_ptr<nn::Module> make_model(const Workload& workload,
+                                                     const nn::Scope& scope);
+
+// The batch of a rank; each rank has other inputs.
 [[nodiscard]] Batch make_batch(nn::Context& context, const Workload& workload, int rank = 0);
 
 // Cross-entropy for labels, binary cross-entropy for masks.
