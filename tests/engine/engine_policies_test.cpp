@@ -228,6 +228,19 @@ TEST_CASE("passes that were never reduced are warned of at the end", "[engine][a
   CHECK(count_lines(captured, "never reduced, because a no_sync()") == test::backends().size());
 }
 
+TEST_CASE("a loop inside a no_sync() guard is warned of once", "[engine][accumulation]") {
+  const test::StderrCapture captured;
+  test::run_groups(Backend::kShm, 2, [](ProcessGroup& group) {
+    Trainee trainee(group, {});
+    {
+      const auto guard = trainee.ddp.no_sync();
+      for (int pass = 0; pass < 1100; ++pass) trainee.step(1);
+    }
+    trainee.step(1);
+  });
+  CHECK(count_lines(captured, "kept 1000 backward passes in a row from being reduced") == 1);
+}
+
 TEST_CASE("the summary of the last step stays valid while the next one is open",
           "[engine][uneven]") {
   run_on_all_backends(2, [](ProcessGroup& group) {

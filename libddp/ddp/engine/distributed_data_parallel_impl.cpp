@@ -119,6 +119,17 @@ void DistributedDataParallel::Impl::continue_after(std::int64_t steps) {
   if (replicas_) replicas_->continue_after(steps_before_);
 }
 
+// A loop inside a guard trains as many models as there are ranks, and its steps never end, so that
+// nothing compares them.
+void DistributedDataParallel::Impl::warn_of_endless_guard() const {
+  constexpr std::int64_t kMany = 1000;
+  if (passes_.guarded_in_a_row() != kMany || group_->rank() != 0 || group_->world_size() == 1)
+    return;
+  logging::warning(
+      "[ddp] a no_sync() guard has kept 1000 backward passes in a row from being reduced: if an "
+      "optimizer steps meanwhile, each rank trains a model of its own");
+}
+
 double DistributedDataParallel::Impl::begin_step(const StepOptions& step) {
   if (state_ != State::kIdle) refuse_call("begin_step was called before wait");
   if (!(step.samples >= 0 && std::isfinite(step.samples))) {
@@ -127,6 +138,7 @@ double DistributedDataParallel::Impl::begin_step(const StepOptions& step) {
                                 ", but it must be finite and not negative");
   }
   passes_.begin();
+  warn_of_endless_guard();
   if (passes_.begins_step()) {
     step_span_.begin("ddp step");
     open_step();

@@ -104,6 +104,7 @@ class DistributedDataParallel::Impl {
   }
   std::vector<Buffer> gradients() const;
   void open_step();
+  void warn_of_endless_guard() const;
   void note_pass(const StepOptions& pass);
   void launch_control(Stream stream);
   void log_warnings(const ControlLedger& ledger);

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <cstdint>
+
 namespace ddp {
 
 // Decides which backward passes reduce: the last of the announced passes of a step, but none while
@@ -18,6 +20,7 @@ class PassPlan {
     begins_ = reduces_;
     reduces_ = guards_ == 0 && left_ <= 1;
     is_guarded_ = guards_ > 0;
+    guarded_in_a_row_ = reduces_ ? 0 : guarded_in_a_row_ + (is_guarded_ ? 1 : 0);
   }
   void end() {
     if (left_ > 0) --left_;
@@ -27,6 +30,8 @@ class PassPlan {
   [[nodiscard]] bool reduces() const { return reduces_; }
   // Whether a guard kept the pass that was opened last from reducing: nothing says which pass will.
   [[nodiscard]] bool is_guarded() const { return is_guarded_; }
+  // How many passes a guard has kept from reducing since the last one that reduced.
+  [[nodiscard]] std::int64_t guarded_in_a_row() const { return guarded_in_a_row_; }
   // True if the pass that was opened last is the only one of its step.
   [[nodiscard]] bool is_whole_step() const { return begins_ && reduces_; }
   // True if the pass that was opened last is the first of its step.
@@ -38,6 +43,7 @@ class PassPlan {
   bool begins_ = true;
   bool reduces_ = true;
   bool is_guarded_ = false;
+  std::int64_t guarded_in_a_row_ = 0;
 };
 
 }  // namespace ddp
