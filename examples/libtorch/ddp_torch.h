@@ -157,7 +157,9 @@ class DistributedDataParallel {
   static std::vector<ddp::ModelBuffer> collect_state(const torch::nn::Module& module) {
     std::vector<ddp::ModelBuffer> result;
     for (const auto& [name, value] : module.named_buffers().pairs()) {
-      result.push_back({name, buffer_of(value, name)});
+      // Of bools only the bytes are copied.
+      const bool is_bool = value.scalar_type() == torch::kBool;
+      result.push_back({name, buffer_of(is_bool ? value.view(torch::kUInt8) : value, name)});
     }
     for (const auto& [name, value] : module.named_parameters().pairs()) {
       if (!value.requires_grad()) result.push_back({name, buffer_of(value, name)});

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <optional>
 #include <span>
 #include <utility>
 #include <vector>
@@ -55,11 +56,14 @@ Evaluation Evaluator::evaluate(ddp::nn::DistributedModule& model) {
                                    .rank = 0,
                                    .global_batch_size = block(),
                                    .shuffle = false});
-  ddp::DataLoader loader(own, loader_options(options_, task_, group_));
-  loader.start(sampler.plan({}));
+  std::optional<ddp::DataLoader> loader;
+  if (own.size() > 0) {  // there may be fewer blocks than ranks
+    loader.emplace(own, loader_options(options_, task_, group_));
+    loader->start(sampler.plan({}));
+  }
   ddp::nn::Tape tape(context_, ddp::nn::Recording::kOff, options_.amp);
   std::array<double, ddp::kMaxMetrics> sums{};  // indexed by slot
-  while (const auto batch = loader.next(context_.stream())) {
+  while (const auto batch = loader ? loader->next(context_.stream()) : std::nullopt) {
     const ddp::nn::Variable output = model.forward(tape, task_.inputs(*batch));
     const ddp::nn::Variable loss = task_.objective().loss(tape, output, *batch);
     sums[kLossSlot] +=

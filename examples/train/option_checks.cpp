@@ -5,8 +5,11 @@
 
 #include <cmath>
 #include <cstdint>
+#include <filesystem>
 #include <limits>
 #include <stdexcept>
+#include <string>
+#include <utility>
 
 #include "ddp/nn/models/factory.h"
 
@@ -75,6 +78,21 @@ void check_precision(const Options& options) {
           "--amp fp16 finds its loss scale by skipping steps: it needs --non-finite skip");
 }
 
+void check_output_files(const Options& options) {
+  const std::pair<const char*, const std::filesystem::path*> files[] = {
+      {"--metrics", &options.metrics},
+      {"--save", &options.save},
+      {"--trace", &options.traces.trace},
+      {"--step-svg", &options.traces.step_svg}};
+  for (const auto& [flag, file] : files) {
+    for (const auto& [other_flag, other] : files) {
+      if (flag == other_flag) break;
+      require(file->empty() || *file != *other,
+              std::string(other_flag) + " and " + flag + " must be two files");
+    }
+  }
+}
+
 }  // namespace
 
 void require(bool condition, const std::string& message) {
@@ -98,8 +116,7 @@ void check(const Options& options) {
           "--num-workers must be between 0 and 256");
   require(options.bucket_cap_mb > 0 && options.bucket_cap_mb <= 1 << 20,
           "--bucket-cap-mb must be positive and at most 2^20");
-  require(options.traces.trace.empty() || options.traces.trace != options.traces.step_svg,
-          "--trace and --step-svg must be two files");
+  check_output_files(options);
   require(options.log_every >= 0, "--log-every must not be negative");
   require(options.checkpoints.every >= 0, "--checkpoint-every must not be negative");
   require(options.checkpoints.keep >= 0, "--keep must not be negative");

@@ -90,8 +90,8 @@ void Trainer::run() {
   if (!is_main()) return;
   if (end == End::kEpoch && options_.max_steps > 0 && steps_left() > 0) {
     journal_->say(
-        fmt::format("--epochs {} ended the training after {} steps, before --max-steps {}",
-                    options_.epochs, steps_done_, options_.max_steps));
+        fmt::format("--epochs {} ended the training after {} step{}, before --max-steps {}",
+                    options_.epochs, steps_done_, steps_done_ == 1 ? "" : "s", options_.max_steps));
   }
   report(stdout);
   finish();

@@ -76,7 +76,7 @@ TEST_CASE("damage inside a gzip stream is found", "[data][idx]") {
   std::string bad = good;
   bad[bad.size() - 8] = static_cast<char>(bad[bad.size() - 8] ^ 1);  // the checksum
   write_bytes(path, bad);
-  CHECK_THAT(idx_error(path), Contains("is damaged: ") && Contains("incorrect data check"));
+  CHECK_THAT(idx_error(path), Contains("is damaged: incorrect data check"));
   for (const std::size_t size : {good.size() - 1, good.size() - 8, good.size() / 2}) {
     write_bytes(path, good.substr(0, size));
     CHECK_THAT(idx_error(path), Contains("is truncated"));

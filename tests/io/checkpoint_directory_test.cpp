@@ -3,6 +3,7 @@
 // Which checkpoints a directory keeps, which it finds, and what a bad disk does to it.
 #include "ddp/io/checkpoint_directory.h"
 
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -186,6 +187,26 @@ TEST_CASE("a newest checkpoint that the system cannot read is an error and is no
              Contains(newest.string() + ": cannot be opened: Too many levels of symbolic links"));
   fs::remove(newest);  // as if a user had deleted it
   CHECK(newest_value(directory.path()) == 1);
+}
+
+TEST_CASE("a link that a user named latest is replaced, and not what it leads to",
+          "[checkpoint][directory]") {
+  const TemporaryDirectory directory;
+  CheckpointDirectory checkpoints({.path = directory.path()});
+  save(checkpoints, 1);
+  fs::remove(directory / "latest");
+  fs::create_symlink("model_epoch_1.safetensors", directory / "latest");
+  save(checkpoints, 2);
+  CHECK(fs::is_regular_file(fs::symlink_status(directory / "latest")));
+  CHECK(value_in(directory / "model_epoch_1.safetensors") == 1);
+  CHECK(newest_value(directory.path()) == 2);
+}
+
+TEST_CASE("a list that is no file is an error", "[checkpoint][directory][disk]") {
+  const TemporaryDirectory directory;
+  REQUIRE(mkfifo((directory / "latest").c_str(), 0600) == 0);
+  CHECK_THAT(error_of([&] { const CheckpointDirectory reader({.path = directory.path()}); }),
+             Contains("latest: is not a regular file"));
 }
 
 TEST_CASE("a list that the system cannot read is an error, too", "[checkpoint][directory][disk]") {

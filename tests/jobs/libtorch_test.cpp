@@ -147,11 +147,14 @@ CATCH_TEST_CASE("all ranks get rank 0's buffers and frozen parameters", "[libtor
   run_groups(Backend::kShm, 2, [](ProcessGroup& group) {
     Net net(group.rank() + 1);
     net->fc1->weight.requires_grad_(false);
+    const torch::Tensor mask =
+        net->register_buffer("mask", torch::full({3}, group.rank() == 0, torch::kBool));
     Net rank0(1);
     ddp_torch::DistributedDataParallel model(group.shared_from_this(), *net);
     expect_equal(net, rank0);
     expect(net->norm->running_mean.eq(10).all().item<bool>(), "rank 0's running mean");
     expect(net->norm->num_batches_tracked.item<std::int64_t>() == 10, "rank 0's count");
+    expect(mask.all().item<bool>(), "rank 0's bools");
     expect(model.engine().parameter_count() == 3, "three trained parameters");
     net->norm->running_mean.fill_(group.rank() + 3);
     model.broadcast_buffers();

@@ -457,6 +457,8 @@ TEST_CASE("bad input is refused in one line", "[main]") {
                 "--tf32 rounds float32: it cannot go with --dtype float64");
   check_refused(train_command(1, {"--trace", "t", "--step-svg", "t"}),
                 "--trace and --step-svg must be two files");
+  check_refused(train_command(1, {"--metrics", "t", "--trace", "t"}),
+                "--metrics and --trace must be two files");
   check_refused(train_command(1, {"--non-finite", "pray"}), "is not one of stop, skip, ignore");
   check_refused(train_command(1, {"--batch-size", "8", "--global-batch-size", "8"}),
                 "--batch-size and --global-batch-size exclude each other");

@@ -324,6 +324,17 @@ TEST_CASE("generate says that it cannot write, and that a model is broken", "[mo
   CHECK(broken.err() == "generate: the model's logits are not finite\n");
 }
 
+TEST_CASE("a rank without a test sample says nothing", "[models]") {
+  const TemporaryDirectory directory;
+  ddp::test::write_bytes(directory / "train.txt", std::string(400, 'a'));
+  ddp::test::write_bytes(directory / "test.txt", std::string(20, 'a'));  // one sample
+  ChildProcess job(Arguments{DDP_LAUNCH_PATH, "-n", "2", DDP_TRAIN_PATH, "--device", "cpu",
+                             "--model", "gpt-nano", "--data-dir", directory.path(), "--context",
+                             "16"});
+  CHECK(job.wait(60s) == 0);
+  CHECK(job.err().empty());
+}
+
 TEST_CASE("models and data that do not fit are refused by name", "[models]") {
   const Sets sets;
   const auto refusal = [](const Arguments& flags) {

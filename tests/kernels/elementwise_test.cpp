@@ -159,6 +159,10 @@ TEST_CASE("a loop has the same bits in vectors of all widths", "[kernels]") {
   CHECK(narrow == wide);
 }
 
+TEST_CASE("clamp has no slope at NaN, as in PyTorch", "[kernels]") {
+  CHECK(backward(Floats{kNan, 0.5F}, Floats{3, 3}, {UnaryKind::kClamp, -1, 1}) == Floats{0, 3});
+}
+
 TEST_CASE("dropout keeps what its draws say, in rows longer than a block", "[kernels]") {
   const double probability = GENERATE(0.0, 0.3, 0.5, 1.0);
   const auto columns = GENERATE(1U, 2U, 7U, 256U, 257U, 700U);

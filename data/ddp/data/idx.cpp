@@ -4,6 +4,7 @@
 #include <fmt/core.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <array>
 #include <memory>
 #include <span>
@@ -78,10 +79,15 @@ IdxArray read_idx(const std::filesystem::path& path, std::size_t dimensions) {
   IdxFile file(path);
   check_magic(file, dimensions);
   IdxArray array{.shape = read_shape(file, dimensions), .values = {}};
-  array.values.resize(checked_size(file, array.shape));
-  const std::size_t got = file.read(array.values);
-  if (got < array.values.size()) {
-    file.fail(fmt::format("is truncated: {} of {} values are there", got, array.values.size()));
+  const std::size_t size = checked_size(file, array.shape);
+  // In pieces, since a damaged header may promise more than there is.
+  for (std::size_t got = 0; got < size;) {
+    constexpr std::size_t kPiece = std::size_t{16} << 20;
+    array.values.resize(std::min(size, got + kPiece));
+    got += file.read(std::span(array.values).subspan(got));
+    if (got < array.values.size()) {
+      file.fail(fmt::format("is truncated: {} of {} values are there", got, size));
+    }
   }
   std::array<std::uint8_t, 1> beyond{};
   if (file.read(beyond) > 0) {

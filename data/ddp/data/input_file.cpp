@@ -8,6 +8,7 @@
 #include <new>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 
 #include "ddp/base/error.h"
 #include "ddp/base/regular_file.h"
@@ -66,8 +67,11 @@ class ZlibFile : public InputFile {
     const char* text = gzerror(file_.get(), &code);
     if (code == Z_OK || code == Z_STREAM_END) return;
     if (code == Z_BUF_ERROR) fail("is truncated: the gzip stream ends early");
+    std::string_view reason = text;  // "<fd:3>: incorrect data check"
+    if (reason.starts_with("<fd:"))
+      reason.remove_prefix(std::min(reason.find(' ') + 1, reason.size()));
     fail(code == Z_ERRNO ? "cannot be read: " + error_text(errno)
-                         : std::string("is damaged: ") + text);
+                         : "is damaged: " + std::string(reason));
   }
 
   std::filesystem::path path_;

@@ -4,15 +4,18 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <cerrno>
+#include <array>
 #include <charconv>
-#include <fstream>
 #include <functional>
 #include <span>
+#include <sstream>
+#include <string>
 #include <system_error>
+#include <utility>
 
 #include "ddp/base/error.h"
 #include "ddp/base/log.h"
+#include "ddp/base/regular_file.h"
 #include "ddp/io/atomic_file.h"
 
 namespace ddp {
@@ -35,8 +38,21 @@ bool take(std::string_view& text, std::int64_t& number) {
   return true;
 }
 
+std::string read_text(const std::filesystem::path& path) try {
+  RegularFile file(path);
+  std::string text;
+  for (std::array<char, 4096> piece;;) {
+    const std::size_t got = file.read(piece.data(), piece.size());
+    text.append(piece.data(), got);
+    if (got < piece.size()) return text;
+  }
+} catch (const Error&) {
+  std::throw_with_nested(FileError(path.string()));
+}
+
 // Returns nothing if a line is not a checkpoint's name.
-std::optional<std::vector<CheckpointName>> parse_list(std::istream& lines) {
+std::optional<std::vector<CheckpointName>> parse_list(std::string text) {
+  std::istringstream lines(std::move(text));
   std::vector<CheckpointName> names;
   for (std::string line; std::getline(lines, line);) {
     const auto name = parse_checkpoint_name(line);
@@ -78,11 +94,7 @@ std::vector<CheckpointName> read_checkpoint_list(const std::filesystem::path& di
   const std::filesystem::path latest = directory / kCheckpointListName;
   try {
     if (!std::filesystem::exists(latest)) return find_checkpoints(directory);
-    std::ifstream file(latest);
-    if (!file) throw SystemError(latest.string() + ": cannot be opened", errno);
-    auto names = parse_list(file);
-    if (file.bad()) throw SystemError(latest.string() + ": cannot be read", errno);
-    if (names) return *names;
+    if (auto names = parse_list(read_text(latest))) return *names;
     logging::warning("[checkpoint] " + latest.string() +
                      " is not a list of checkpoints: using the names of the files there instead");
     return find_checkpoints(directory);
@@ -95,7 +107,11 @@ void write_checkpoint_list(const std::filesystem::path& directory,
                            const std::vector<CheckpointName>& names) {
   std::string text;
   for (const CheckpointName& name : names) text += to_string(name) + "\n";
-  AtomicFile file(directory / kCheckpointListName);
+  const std::filesystem::path latest = directory / kCheckpointListName;
+  // A link is often one that a user made to a checkpoint, which must not be replaced by the list.
+  std::error_code ignored;
+  if (std::filesystem::is_symlink(latest, ignored)) std::filesystem::remove(latest, ignored);
+  AtomicFile file(latest);
   file.write(std::as_bytes(std::span(text)));
   file.commit();
 }

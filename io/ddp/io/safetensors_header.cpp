@@ -113,7 +113,9 @@ class EntryReader {
     if (!json.is_string()) fail("dtype is not a string");
     const auto& text = json.get_ref<const std::string&>();
     const auto result = dtype_named(text);
-    if (!result) fail("dtype \"" + text + "\" is not supported");
+    if (!result) {
+      fail("dtype \"" + text + "\" is not supported: write the file again without this tensor");
+    }
     return *result;
   }
 

@@ -50,7 +50,9 @@ To convert(From value) {
 
 template <class From, class To>
 void cast_elements(const From* source, To* target, std::size_t count) {
+#ifndef __clang__
 #pragma GCC ivdep
+#endif
   for (std::size_t i = 0; i < count; ++i) target[i] = convert<To>(source[i]);
 }
 

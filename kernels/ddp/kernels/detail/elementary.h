@@ -2,7 +2,7 @@
 //
 // Elementary functions that compilers can vectorise: those of float32 are arithmetic without
 // branches or calls. Each result depends on its argument only, not on where in a vector it stands.
-// elementary_test.cpp tells how far they are from the exact values.
+// elementwise_test.cpp tells how far they are from the exact values.
 //
 // Source of the coefficients: tests/reference/make_elementary_coefficients.py.
 #pragma once

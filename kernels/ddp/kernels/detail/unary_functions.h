@@ -41,7 +41,7 @@ struct Clamp {
     const T raised = x < low ? low : x;
     return raised > high ? high : raised;
   }
-  DDP_HOST_DEVICE T gradient(T x, T grad_y) const { return x < low || x > high ? T{0} : grad_y; }
+  DDP_HOST_DEVICE T gradient(T x, T grad_y) const { return x >= low && x <= high ? grad_y : T{0}; }
 };
 
 template <class T>
