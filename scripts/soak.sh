@@ -8,8 +8,9 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 source scripts/install_packages.sh
 rounds=$(whole_number "${1:-100}")
-if ! cmake --build build --target soak ddp-launch collective_worker >/dev/null; then
-  echo "soak: needs a build with tests in build/: cmake --preset cpu -DDDP_BUILD_TESTS=ON" >&2
+if ! cmake --build build --target help 2>/dev/null | grep -q '^soak:'; then
+  echo "soak: needs a build with tests in build/: cmake --preset cpu" >&2
   exit 1
 fi
+cmake --build build --target soak ddp-launch collective_worker
 exec build/bin/soak "$rounds"

@@ -2,6 +2,7 @@
 #include "launcher/run/end_watch.h"
 
 #include <fmt/core.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
@@ -11,19 +12,28 @@
 
 namespace ddp::launcher {
 
+namespace {
+
+// Not a word about processes that will be killed before anybody has read it.
+constexpr Timeout kWorthTelling{1000};
+
+}  // namespace
+
 void EndWatch::note_end() {
   if (!next_) next_ = Deadline::after(kPeriod);
 }
 
 std::string EndWatch::look_at_workers(const std::vector<Worker>& workers) {
   next_ = Deadline::after(kPeriod);
-  if (has_told_stopped_) return "";
+  // Ctrl-Z stops the guardian, and by it the workers; `fg` continues both.
+  const auto guardian = read_process(::getppid());
+  if (has_told_stopped_ || (guardian && guardian->is_stopped())) return "";
   std::vector<int> ended, stopped;
   std::string pids;
   for (const Worker& worker : workers) {
     const auto process = worker.has_ended() ? std::nullopt : read_process(worker.pid());
     if (worker.has_ended()) ended.push_back(worker.rank());
-    if (!process || !process->is_stopped()) continue;
+    if (!process || process->state != 'T') continue;  // 't' is a debugger's
     stopped.push_back(worker.rank());
     pids += fmt::format(" {}", worker.pid());
   }
@@ -37,7 +47,9 @@ std::string EndWatch::look_at_workers(const std::vector<Worker>& workers) {
 std::string EndWatch::look_at_survivors(const std::vector<ProcessStat>& survivors,
                                         std::optional<Deadline> killed_at) {
   next_ = Deadline::after(kPeriod);
-  if (survivors.empty() || !killed_at || std::exchange(has_told_survivors_, true)) return "";
+  const bool is_soon = killed_at && killed_at->remaining() < kWorthTelling;
+  if (survivors.empty() || !killed_at || is_soon) return "";
+  if (std::exchange(has_told_survivors_, true)) return "";
   constexpr std::size_t kShown = 3;
   std::string names;
   for (std::size_t i = 0; i < std::min(kShown, survivors.size()); ++i) {

@@ -12,8 +12,8 @@
 namespace ddp::launcher {
 
 // Finds what keeps a job from its end once a worker has ended: workers that are stopped (SIGSTOP),
-// for which nobody waits in a collective any more, and processes that the workers have left behind
-// and that have been asked to end. Says each of the two once.
+// which no rank's timeout will report when the others have ended, and processes that the workers
+// have left behind and that have been asked to end. Says each of the two once.
 class EndWatch {
  public:
   // A worker has ended. From now on the rest is looked at every kPeriod.

@@ -43,6 +43,7 @@ Outcome Generation::run() {
   workers_.logs().finish();
   say_who_was_killed();
   say_who_does_not_end();
+  job_.console.flush();  // the launchers may now wait for each other
   return {.failure = find_failure(),
           .interrupted_by = order_.interrupted_by(),
           .stopped_by_nodes = order_.is_by_nodes(),

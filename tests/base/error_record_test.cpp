@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: MIT
 #include "ddp/base/error_record.h"
 
+#include <fcntl.h>
+
 #include <catch2/catch.hpp>
 #include <cstdlib>
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 
 #include "ddp/base/error.h"
+#include "ddp/base/file_descriptor.h"
+#include "ddp/base/worker_slot.h"
 #include "support/files.h"
 
 using namespace ddp;
@@ -15,16 +19,18 @@ using test::TemporaryDirectory;
 
 namespace {
 
-// Sets TORCHELASTIC_ERROR_FILE while it exists.
-class ErrorFileVariable {
+// Sets an environment variable while it exists.
+class Variable {
  public:
-  explicit ErrorFileVariable(const std::string& path) { ::setenv(kName, path.c_str(), 1); }
-  ~ErrorFileVariable() { ::unsetenv(kName); }
-  ErrorFileVariable(const ErrorFileVariable&) = delete;
-  ErrorFileVariable& operator=(const ErrorFileVariable&) = delete;
+  Variable(const char* name, const std::string& value) : name_(name) {
+    ::setenv(name, value.c_str(), 1);
+  }
+  ~Variable() { ::unsetenv(name_); }
+  Variable(const Variable&) = delete;
+  Variable& operator=(const Variable&) = delete;
 
  private:
-  static constexpr const char* kName = "TORCHELASTIC_ERROR_FILE";
+  const char* name_;
 };
 
 std::string text_in(const std::string& json) {
@@ -91,7 +97,7 @@ TEST_CASE("the first error record of a process is kept", "[error_record]") {
 
 TEST_CASE("a program can record what it catches", "[error_record]") {
   const TemporaryDirectory folder;
-  const ErrorFileVariable variable((folder / "error.json").string());
+  const Variable variable("TORCHELASTIC_ERROR_FILE", (folder / "error.json").string());
   try {
     std::rethrow_exception(nested_peer_error());
   } catch (const std::exception& error) {
@@ -107,4 +113,27 @@ TEST_CASE("a record that cannot be written causes no error", "[error_record]") {
   ErrorFile("/no/such/folder/error.json").keep({"no place"});
   ErrorFile("/no/such/folder/error.json").clear();
   record_error(std::runtime_error("nobody asks"));
+}
+
+TEST_CASE("a record that fits on no disk begins in the worker's slot", "[error_record]") {
+  const TemporaryDirectory folder;
+  const std::string slots = (folder / "slots").string();
+  test::write_bytes(slots, std::string(2 * WorkerSlot::kBytes, '\0'));
+  const Variable path("DDP_WORKER_SLOTS", slots), rank("LOCAL_RANK", "1");
+  const FileDescriptor file(::open(slots.c_str(), O_RDONLY | O_CLOEXEC));
+  const auto slot = [&](int local_rank) { return WorkerSlot::read(file.get(), local_rank).error; };
+  const ErrorFile nowhere("/no/such/folder/error.json");
+  CHECK_FALSE(slot(1));
+  nowhere.keep({.message = "first " + std::string(5000, 'x'), .caused_by_peer = true});
+  nowhere.keep({.message = "second"});
+  REQUIRE(slot(1));
+  CHECK(slot(1)->message.starts_with("first xxx"));
+  CHECK(slot(1)->message.size() < WorkerSlot::kBytes);
+  CHECK(slot(1)->caused_by_peer);
+  CHECK_FALSE(slot(0));
+  nowhere.clear();
+  CHECK_FALSE(slot(1));
+  nowhere.keep({.message = "third"});
+  CHECK(slot(1)->message == "third");
+  CHECK_FALSE(slot(1)->caused_by_peer);
 }

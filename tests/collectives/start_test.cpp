@@ -161,6 +161,8 @@ TEST_CASE("a rank that was there and gave up is not missing for the next that gi
   first.kill();
   CHECK_THAT(wait_for_others(store, self_as(2, 3)).error,
              Contains("2 of 3 ranks are here") && Contains("missing: rank 0;"));
+  CHECK_THAT(wait_for_others(store, self_as(0, 3)).error,
+             Contains("2 of 3 ranks are here") && Contains("missing: rank 1;"));
 }
 
 TEST_CASE("many missing ranks are listed as a range", "[start]") {

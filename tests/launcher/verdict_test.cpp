@@ -326,7 +326,9 @@ TEST_CASE("Ctrl-C ends the wait for a failed node that does not tell its failure
   do {
     other.send_signal(SIGINT);
   } while (!wait_until_gone(other.pid(), ddp::Timeout(100)) && !end.passed());
-  CHECK(other.wait(kStopBound) == 128 + SIGINT);
+  const int code = other.wait(kStopBound);
+  CAPTURE(other.err());
+  CHECK(code == 128 + SIGINT);
   CHECK_THAT(last_line(other.err()), Contains("ddp-launch: node 1 (" + ddp::host_name() +
                                               ") failed; SIGINT ended the wait for its reason"));
   ::kill(pids_in(other.err(), "agent").at(0), SIGKILL);

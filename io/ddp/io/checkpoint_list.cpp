@@ -38,13 +38,16 @@ bool take(std::string_view& text, std::int64_t& number) {
   return true;
 }
 
-std::string read_text(const std::filesystem::path& path) try {
+// A list is much shorter than this; what is longer is none.
+constexpr std::size_t kLongestList = std::size_t{1} << 20;
+
+std::string read_list(const std::filesystem::path& path) try {
   RegularFile file(path);
   std::string text;
   for (std::array<char, 4096> piece;;) {
     const std::size_t got = file.read(piece.data(), piece.size());
     text.append(piece.data(), got);
-    if (got < piece.size()) return text;
+    if (got < piece.size() || text.size() > kLongestList) return text;
   }
 } catch (const Error&) {
   std::throw_with_nested(FileError(path.string()));
@@ -94,7 +97,7 @@ std::vector<CheckpointName> read_checkpoint_list(const std::filesystem::path& di
   const std::filesystem::path latest = directory / kCheckpointListName;
   try {
     if (!std::filesystem::exists(latest)) return find_checkpoints(directory);
-    if (auto names = parse_list(read_text(latest))) return *names;
+    if (auto names = parse_list(read_list(latest))) return *names;
     logging::warning("[checkpoint] " + latest.string() +
                      " is not a list of checkpoints: using the names of the files there instead");
     return find_checkpoints(directory);

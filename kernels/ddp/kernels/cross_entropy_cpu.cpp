@@ -30,14 +30,16 @@ template <class T>
 T loss_of_row(const T* logits, T* probabilities, std::size_t classes, std::size_t label,
               T label_smoothing) {
   const T own_logit = logits[label];
-  const double sum_of_logits =
-      label_smoothing == T{0} ? 0
-                              : detail::wide_sum(classes, [=](std::size_t c) { return logits[c]; });
+  double sum_of_shifted = 0;
+  if (label_smoothing != T{0}) {
+    const T largest = detail::row_maximum(logits, classes);
+    sum_of_shifted = detail::wide_sum(classes, [=](std::size_t c) { return logits[c] - largest; });
+  }
   const auto [maximum, sum] = detail::softmax_row(logits, probabilities, classes);
   const T loss = std::log(sum) - (own_logit - maximum);
   if (label_smoothing == T{0}) return loss;
-  const double mean_logit = sum_of_logits / static_cast<double>(classes);
-  const T uniform_loss = std::log(sum) - static_cast<T>(mean_logit - static_cast<double>(maximum));
+  const double mean = sum_of_shifted / static_cast<double>(classes);
+  const T uniform_loss = std::log(sum) - static_cast<T>(mean);
   return (T{1} - label_smoothing) * loss + label_smoothing * uniform_loss;
 }
 

@@ -25,12 +25,12 @@ bool publish(const std::string& path, std::string_view text) {
   std::string temporary = path + ".XXXXXX";
   const FileDescriptor file(::mkstemp(temporary.data()));
   if (!file.is_open()) return false;
-  const bool is_whole = write_all(file.get(), text) == 0;
-  if (is_whole && ::link(temporary.c_str(), path.c_str()) != 0 && errno != EEXIST) {
-    std::rename(temporary.c_str(), path.c_str());  // the file system has no hard links
+  bool is_there = write_all(file.get(), text) == 0;
+  if (is_there && ::link(temporary.c_str(), path.c_str()) != 0 && errno != EEXIST) {
+    is_there = std::rename(temporary.c_str(), path.c_str()) == 0;  // there are no hard links
   }
   ::unlink(temporary.c_str());
-  return is_whole;
+  return is_there;
 }
 
 bool contains_peer_error(const std::exception& error) {
@@ -79,7 +79,9 @@ void ErrorFile::keep(const ErrorRecord& record) const noexcept {
 }
 
 void ErrorFile::clear() const noexcept {
-  if (!path_.empty()) ::unlink(path_.c_str());
+  if (path_.empty()) return;
+  ::unlink(path_.c_str());
+  WorkerSlot::from_environment().clear_error();
 }
 
 void record_error(const std::exception& error) noexcept {

@@ -28,7 +28,7 @@ namespace {
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
 static_assert(sizeof(std::atomic<std::uint64_t>) == sizeof(std::uint64_t));
 
-enum class ErrorKind : std::uint64_t { kNone = 0, kOwn = 1, kCausedByPeer = 2 };
+enum class ErrorKind : std::uint64_t { kNone = 0, kOwn = 1, kCausedByPeer = 2, kBeingWritten = 3 };
 
 constexpr unsigned kPidShift = 32;
 
@@ -74,7 +74,7 @@ WorkerSlot WorkerSlot::from_environment() {
 
 std::optional<ErrorRecord> WorkerSlot::error_in(const Memory& memory) {
   const auto kind = static_cast<ErrorKind>(memory.error.load());
-  if (kind == ErrorKind::kNone) return std::nullopt;
+  if (kind != ErrorKind::kOwn && kind != ErrorKind::kCausedByPeer) return std::nullopt;
   return ErrorRecord{.message = {memory.text, ::strnlen(memory.text, sizeof(memory.text))},
                      .caused_by_peer = kind == ErrorKind::kCausedByPeer};
 }
@@ -102,10 +102,17 @@ void WorkerSlot::set_start_phase(StartPhase phase) const {
 }
 
 void WorkerSlot::keep(const ErrorRecord& error) const noexcept {
-  if (!memory_ || memory_->error.load() != static_cast<std::uint64_t>(ErrorKind::kNone)) return;
-  error.message.copy(memory_->text, sizeof(memory_->text) - 1);
+  auto none = static_cast<std::uint64_t>(ErrorKind::kNone);
+  const auto being_written = static_cast<std::uint64_t>(ErrorKind::kBeingWritten);
+  if (!memory_ || !memory_->error.compare_exchange_strong(none, being_written)) return;
+  const std::size_t size = error.message.copy(memory_->text, sizeof(memory_->text) - 1);
+  memory_->text[size] = '\0';
   const ErrorKind kind = error.caused_by_peer ? ErrorKind::kCausedByPeer : ErrorKind::kOwn;
   memory_->error.store(static_cast<std::uint64_t>(kind));
+}
+
+void WorkerSlot::clear_error() const noexcept {
+  if (memory_) memory_->error.store(static_cast<std::uint64_t>(ErrorKind::kNone));
 }
 
 void WorkerSlot::note(StopRequest request) const noexcept {

@@ -55,8 +55,10 @@ class WorkerSlot {
 
   void set_step(std::uint64_t step) const;
   void set_start_phase(StartPhase phase) const;
-  // Keeps the beginning of the message, and whether a peer is the cause; not twice. For one thread.
+  // Keeps the beginning of the message, and whether a peer is the cause. Does nothing if there was
+  // an earlier one that was not cleared.
   void keep(const ErrorRecord& error) const noexcept;
+  void clear_error() const noexcept;
   // Does nothing if there was an earlier request. May be called in a signal handler.
   void note(StopRequest request) const noexcept;
 

@@ -123,7 +123,8 @@ void DistributedDataParallel::Impl::continue_after(std::int64_t steps) {
 // nothing compares them.
 void DistributedDataParallel::Impl::warn_of_endless_guard() const {
   constexpr std::int64_t kMany = 1000;
-  if (passes_.guarded_in_a_row() != kMany || group_->rank() != 0 || group_->world_size() == 1)
+  if (!passes_.is_guarded() || passes_.guarded_in_a_row() != kMany || group_->rank() != 0 ||
+      group_->world_size() == 1)
     return;
   logging::warning(
       "[ddp] a no_sync() guard has kept 1000 backward passes in a row from being reduced: if an "

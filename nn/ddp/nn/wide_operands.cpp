@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include "ddp/nn/wide_operands.h"
 
+#include <stdexcept>
+
 #include "ddp/buffer_ops/buffer_ops.h"
 #include "ddp/nn/context.h"
 
@@ -9,8 +11,11 @@ namespace ddp::nn {
 Buffer WideOperands::operator()(const Buffer& operand) {
   if (!is_narrow(operand)) return operand;
   for (const Pair& pair : pairs_) {
-    const bool is_same = pair.narrow.data == operand.data && pair.narrow.count == operand.count;
-    if (is_same && operand.count > 0) return pair.wide.buffer();
+    if (pair.narrow.data != operand.data || operand.count == 0) continue;
+    if (pair.narrow.count != operand.count) {
+      throw std::logic_error("[nn] WideOperands: two operands overlap");
+    }
+    return pair.wide.buffer();
   }
   const Tensor wide = context_.empty({operand.count}, DType::kFloat32);
   cast(operand, wide.buffer(), context_.stream());

@@ -26,7 +26,7 @@ T row_maximum(const T* row, std::size_t columns) {
   return *std::max_element(lanes, lanes + kLanes);
 }
 
-// Both are those of exp(x - maximum).
+// The largest x, and the sum of exp(x - maximum).
 template <class T>
 struct SoftmaxOfRow {
   T maximum;

@@ -8,6 +8,7 @@
 #include <sstream>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "ddp/base/error.h"
 #include "ddp/base/rank_list.h"
@@ -85,12 +86,12 @@ std::vector<int> missing_ranks(Store& store, int world_size) {
   return missing;
 }
 
-// Like missing_ranks(), for a rank that gives up: one that has waited as long and has ended since
-// was not missing.
-std::vector<int> ranks_never_here(Store& store, int world_size) {
-  std::vector<int> missing = missing_ranks(store, world_size);
-  std::erase_if(missing, [&](int rank) { return store.has(given_up_key(rank)); });
-  return missing;
+// For a rank that gives up: others that have waited as long, and have ended since, were not
+// missing, unless nobody else is.
+void leave_out_those_who_gave_up(Store& store, std::vector<int>& missing) {
+  std::vector<int> never_here = missing;
+  std::erase_if(never_here, [&](int rank) { return store.has(given_up_key(rank)); });
+  if (!never_here.empty()) missing = std::move(never_here);
 }
 
 // "3 of 4 ranks are here after 5 s; missing: rank 2; store at 127.0.0.1:29500".
@@ -116,10 +117,12 @@ bool is_first_here(Store& store, int rank) {
 void look_at_the_clock(Store& store, const Hello& self, StartPatience& patience) {
   const bool is_over = patience.is_over();
   if (!is_over && (!patience.is_due() || !is_first_here(store, self.who.rank))) return;
-  if (is_over) store.set(given_up_key(self.who.rank), "");
-  const std::vector<int> missing =
-      is_over ? ranks_never_here(store, self.world_size) : missing_ranks(store, self.world_size);
+  std::vector<int> missing = missing_ranks(store, self.world_size);
   if (missing.empty() && self.who.rank == 0) return;  // all have just come: rank 0 decides
+  if (is_over) {
+    store.set(given_up_key(self.who.rank), "");
+    leave_out_those_who_gave_up(store, missing);
+  }
   const std::string text = "[init] " + describe_missing(missing, self.world_size, patience);
   if (is_over) {
     throw TimeoutError(text + " (the program or DDP_START_TIMEOUT sets how long to wait)");

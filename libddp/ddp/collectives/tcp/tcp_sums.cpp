@@ -5,9 +5,8 @@
 #include <deque>
 #include <utility>
 
-#include "ddp/collectives/tcp/tcp_exchange.h"
-
 #include "ddp/base/round_up.h"
+#include "ddp/collectives/tcp/tcp_exchange.h"
 
 namespace ddp {
 namespace {

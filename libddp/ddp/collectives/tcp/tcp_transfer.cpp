@@ -7,6 +7,7 @@
 #include "ddp/base/object_bytes.h"
 
 namespace ddp {
+
 TcpTransfer::TcpTransfer(TcpWire& wire, int rank, const GroupNames& names,
                          const Collective& operation, std::uint64_t sequence)
     : wire_(wire),
