@@ -96,14 +96,23 @@ TEST_CASE("in a group that was split off, too, ranks are named by their numbers 
 
 TEST_CASE("the death of a rank that was sent half a message is noticed", "[process]") {
   for (const std::string& backend : test::cpu_backends()) {
-    Job job(2, "send-stop", backend, "patient");
-    REQUIRE(stops_itself(job[1].pid()));
-    std::this_thread::sleep_for(200ms);  // until the message has stopped moving
-    job[1].send_signal(SIGKILL);
     INFO(backend);
-    CHECK(job[0].wait(2 * kFiveSeconds) == 3);
-    CHECK_THAT(job[0].err(), Catch::Contains("[" + backend + "] rank 1 (") &&
-                                 Catch::Contains("died, while rank 0 is in #1 send("));
+    constexpr int kAttempts = 20;
+    bool is_half = false;
+    for (int attempt = 0; attempt < kAttempts && !is_half; ++attempt) {
+      Job job(2, "send-stop", backend, "patient");
+      REQUIRE(stops_itself(job[1].pid()));
+      std::this_thread::sleep_for(200ms);  // until the message has stopped moving
+      job[1].send_signal(SIGKILL);
+      (void)job[1].wait(kFiveSeconds);
+      // On a busy machine the message may be there before the rank has stopped itself.
+      is_half = job[1].out().find("too late") == std::string::npos;
+      if (!is_half) continue;
+      CHECK(job[0].wait(2 * kFiveSeconds) == 3);
+      CHECK_THAT(job[0].err(), Catch::Contains("[" + backend + "] rank 1 (") &&
+                                   Catch::Contains("died, while rank 0 is in #1 send("));
+    }
+    CHECK(is_half);
   }
 }
 

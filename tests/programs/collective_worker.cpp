@@ -6,7 +6,8 @@
 //   loop-allocated  the same with 64 MiB of the group's memory; also for the backend nccl
 //   loop-part    the same in a group of all ranks but the first, made by split()
 //   leave-allocated  the same, but the last rank returns from main after four calls
-//   send-stop    rank 0 sends 256 MiB to rank 1, which stops itself (SIGSTOP) in the middle
+//   send-stop    rank 0 sends 256 MiB to rank 1, which stops itself (SIGSTOP) in the middle, and
+//                says so before if it comes "too late" for that
 //   batch        rank 0 receives from all others in one batch; they wait for their stdin instead
 //   exit         calls exit(0) while collectives are pending
 //   return       returns from main while collectives are pending
@@ -138,6 +139,9 @@ void send_to_one_that_stops(ddp::ProcessGroup& group) {
   const ddp::Work work = group.recv(ddp::buffer_of(values), 0);
   const volatile float& first = values[0];
   while (first == 0) std::this_thread::yield();
+  const volatile float& middle = values[values.size() / 2];
+  if (middle != 0) std::puts("too late");
+  std::fflush(stdout);
   std::raise(SIGSTOP);
   work.wait();
 }
