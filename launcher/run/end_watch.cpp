@@ -11,7 +11,6 @@
 #include "ddp/base/rank_list.h"
 
 namespace ddp::launcher {
-
 namespace {
 
 // Not a word about processes that will be killed before anybody has read it.

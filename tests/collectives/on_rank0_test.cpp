@@ -160,6 +160,16 @@ class StoreWithoutMoreConnections final : public test::ForwardingStore {
   std::shared_ptr<std::atomic<bool>> full_;
 };
 
+// Of two ranks.
+std::shared_ptr<ProcessGroup> join(int rank, std::shared_ptr<Store> store) {
+  return init_process_group({.backend = Backend::kShm,
+                             .device = DeviceChoice::kCpu,
+                             .rank = rank,
+                             .world_size = 2,
+                             .store = std::move(store),
+                             .ranks_are_threads = true});
+}
+
 // Runs fn(group) on two ranks. Rank 1 sees their store through a StoreOfRank1, which takes `leader`
 // for rank 0.
 template <class StoreOfRank1>
@@ -168,12 +178,7 @@ void run_with_store(const RankIdentity& leader, const std::function<void(Process
   test::run_ranks(2, [&](int rank) {
     std::shared_ptr<Store> store = hash_store;
     if (rank == 1) store = std::make_shared<StoreOfRank1>(store, serialize(leader));
-    const auto group = init_process_group({.backend = Backend::kShm,
-                                           .device = DeviceChoice::kCpu,
-                                           .rank = rank,
-                                           .world_size = 2,
-                                           .store = store,
-                                           .ranks_are_threads = true});
+    const auto group = join(rank, store);
     fn(*group);
   });
 }
@@ -278,12 +283,7 @@ TEST_CASE("rank 0 throws its own exception although the store was lost, too", "[
   test::run_ranks(2, [&](int rank) {
     const auto own =
         rank == 0 ? std::make_shared<StoreLostByRank0>(store) : std::shared_ptr<Store>(store);
-    const auto group = init_process_group({.backend = Backend::kShm,
-                                           .device = DeviceChoice::kCpu,
-                                           .rank = rank,
-                                           .world_size = 2,
-                                           .store = own,
-                                           .ranks_are_threads = true});
+    const auto group = join(rank, own);
     const auto fails = [] { throw std::invalid_argument("no such file"); };
     const std::string text = error_of([&] {
       try {
@@ -303,12 +303,7 @@ TEST_CASE("a rank 0 that cannot begin tells the others why", "[on_rank0]") {
   test::run_ranks(2, [&](int rank) {
     std::shared_ptr<Store> own = store;
     if (rank == 0) own = std::make_shared<StoreWithoutMoreConnections>(store, is_full);
-    const auto group = init_process_group({.backend = Backend::kShm,
-                                           .device = DeviceChoice::kCpu,
-                                           .rank = rank,
-                                           .world_size = 2,
-                                           .store = own,
-                                           .ranks_are_threads = true});
+    const auto group = join(rank, own);
     const std::string text = error_of([&] {
       on_rank0(
           *group, [] {}, kQuick);

@@ -29,14 +29,12 @@ void check_labels(std::span<const std::int64_t> labels, std::size_t classes) {
 template <class T>
 T loss_of_row(const T* logits, T* probabilities, std::size_t classes, std::size_t label,
               T label_smoothing) {
-  const T own_logit = logits[label];
-  double sum_of_shifted = 0;
-  if (label_smoothing != T{0}) {
-    const T largest = detail::row_maximum(logits, classes);
-    sum_of_shifted = detail::wide_sum(classes, [=](std::size_t c) { return logits[c] - largest; });
-  }
-  const auto [maximum, sum] = detail::softmax_row(logits, probabilities, classes);
-  const T loss = std::log(sum) - (own_logit - maximum);
+  const T maximum = detail::row_maximum(logits, classes);
+  const T shifted_label = logits[label] - maximum;
+  const auto shifted = [=](std::size_t c) { return logits[c] - maximum; };
+  const double sum_of_shifted = label_smoothing == T{0} ? 0 : detail::wide_sum(classes, shifted);
+  const T sum = detail::softmax_row(logits, probabilities, classes, maximum);
+  const T loss = std::log(sum) - shifted_label;
   if (label_smoothing == T{0}) return loss;
   const double mean = sum_of_shifted / static_cast<double>(classes);
   const T uniform_loss = std::log(sum) - static_cast<T>(mean);

@@ -33,7 +33,8 @@ void softmax_forward(const Buffer& x, const Buffer& y, MatrixShape shape, Softma
       for (std::size_t r = 0; r < shape.rows; ++r) {
         const std::size_t offset = r * shape.columns;
         const std::size_t seen = detail::softmax_columns(shape, mask, r);
-        detail::softmax_row(in + offset, out + offset, seen);
+        detail::softmax_row(in + offset, out + offset, seen,
+                            detail::row_maximum(in + offset, seen));
         std::fill(out + offset + seen, out + offset + shape.columns, T{0});
       }
     });

@@ -26,22 +26,15 @@ T row_maximum(const T* row, std::size_t columns) {
   return *std::max_element(lanes, lanes + kLanes);
 }
 
-// The largest x, and the sum of exp(x - maximum).
+// y = softmax(x) of a row of at least one column whose largest element is `maximum`; x and y may be
+// the same memory. Returns the sum of exp(x - maximum).
 template <class T>
-struct SoftmaxOfRow {
-  T maximum;
-  T sum;
-};
-
-// y = softmax(x) of a row of at least one column; x and y may be the same memory.
-template <class T>
-SoftmaxOfRow<T> softmax_row(const T* x, T* y, std::size_t columns) {
-  const T maximum = row_maximum(x, columns);
+T softmax_row(const T* x, T* y, std::size_t columns, T maximum) {
   write_each(y, WriteMode::kOverwrite, columns, [=](std::size_t c) { return exp(x[c] - maximum); });
   const T sum = static_cast<T>(wide_sum(columns, [y](std::size_t c) { return y[c]; }));
   const T inverse = T{1} / sum;
   for (std::size_t c = 0; c < columns; ++c) y[c] *= inverse;
-  return {maximum, sum};
+  return sum;
 }
 
 }  // namespace ddp::detail
