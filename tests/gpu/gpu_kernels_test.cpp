@@ -84,7 +84,8 @@ TEMPLATE_TEST_CASE("cu::bias_add and cu::bias_grad equal their CPU twins", "[gpu
 TEMPLATE_TEST_CASE("cu::softmax_cross_entropy equals its CPU twin", "[gpu]", float, double) {
   using T = TestType;
   const auto shape = GENERATE(MatrixShape{0, 10}, MatrixShape{1, 1}, MatrixShape{64, 10},
-                              MatrixShape{700, 33}, MatrixShape{3, 1000});
+                              MatrixShape{700, 33}, MatrixShape{3, 1000}, MatrixShape{3, 4000},
+                              MatrixShape{3, 2501}, MatrixShape{2, 9000}, MatrixShape{2, 9001});
   const auto mode = GENERATE(WriteMode::kOverwrite, WriteMode::kAccumulate);
   const double smoothing = GENERATE(0.0, 0.1);
   auto logits = Twin<T>::uniform(shape.count(), 1);

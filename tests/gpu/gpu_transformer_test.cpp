@@ -29,6 +29,8 @@ using ddp::test::kGpu;
 using ddp::test::kTolerance;
 using ddp::test::Twin;
 
+constexpr auto kNone = SoftmaxMask::kNone, kCausal = SoftmaxMask::kCausal;
+
 WriteMode any_mode() { return GENERATE(WriteMode::kOverwrite, WriteMode::kAccumulate); }
 
 Twin<std::int64_t> indices_below(std::size_t rows, std::size_t count) {
@@ -41,8 +43,10 @@ Twin<std::int64_t> indices_below(std::size_t rows, std::size_t count) {
 
 TEMPLATE_TEST_CASE("cu::layer_norm equals its CPU twin", "[gpu]", float, double) {
   using T = TestType;
+  // A warp or a block per row, in its registers or not, in elements or in packs of them.
   const auto shape = GENERATE(MatrixShape{0, 10}, MatrixShape{1, 1}, MatrixShape{3, 0},
-                              MatrixShape{700, 33}, MatrixShape{3, 1000});
+                              MatrixShape{700, 33}, MatrixShape{3, 1000}, MatrixShape{9, 2500},
+                              MatrixShape{3, 4001}, MatrixShape{9, 9000}, MatrixShape{2, 9001});
   const WriteMode mode = any_mode();
   auto x = Twin<T>::uniform(shape.count(), 1), grad_y = Twin<T>::uniform(shape.count(), 2);
   auto weight = Twin<T>::uniform(shape.columns, 3), bias = Twin<T>::uniform(shape.columns, 4);
@@ -72,9 +76,18 @@ TEMPLATE_TEST_CASE("cu::layer_norm equals its CPU twin", "[gpu]", float, double)
 
 TEMPLATE_TEST_CASE("cu::softmax equals its CPU twin", "[gpu]", float, double) {
   using T = TestType;
-  const auto mask = GENERATE(SoftmaxMask::kNone, SoftmaxMask::kCausal);
-  const auto shape = GENERATE(MatrixShape{0, 10}, MatrixShape{3, 0}, MatrixShape{1, 1},
-                              MatrixShape{700, 35}, MatrixShape{300, 300});
+  const auto [mask, shape] = GENERATE(table<SoftmaxMask, MatrixShape>({{kNone, {0, 10}},
+                                                                       {kNone, {3, 0}},
+                                                                       {kNone, {1, 1}},
+                                                                       {kNone, {700, 35}},
+                                                                       {kNone, {3, 2500}},
+                                                                       {kNone, {3, 4001}},
+                                                                       {kNone, {3, 9000}},
+                                                                       {kNone, {3, 9001}},
+                                                                       {kCausal, {0, 10}},
+                                                                       {kCausal, {700, 35}},
+                                                                       {kCausal, {300, 300}},
+                                                                       {kCausal, {1030, 1030}}}));
   const WriteMode mode = any_mode();
   auto x = Twin<T>::uniform(shape.count(), 1), y = Twin<T>::poison(shape.count());
   ddp::cpu::softmax_forward(x.cpu(), y.cpu(), shape, mask);
@@ -86,10 +99,33 @@ TEMPLATE_TEST_CASE("cu::softmax equals its CPU twin", "[gpu]", float, double) {
   grad_x.check_equal(kTolerance<T>);
 }
 
+TEST_CASE("rows need not be aligned to 16 bytes on CUDA", "[gpu]") {
+  constexpr MatrixShape kShape{9, 64};
+  const auto behind_first = [](ddp::Buffer buffer) {
+    buffer.data = static_cast<float*>(buffer.data) + 1;
+    --buffer.count;
+    return buffer;
+  };
+  const auto offset = GENERATE(std::size_t{0}, std::size_t{1});  // of the results
+  auto x = Twin<float>::uniform(kShape.count() + 1, 1);
+  auto y = Twin<float>::uniform(kShape.count() + offset, 2);
+  const auto result = [&](ddp::Buffer buffer) {
+    return offset == 1 ? behind_first(buffer) : buffer;
+  };
+  ddp::cpu::softmax_forward(behind_first(x.cpu()), result(y.cpu()), kShape, kNone);
+  ddp::cu::softmax_forward(behind_first(x.cuda()), result(y.cuda()), kShape, kNone, {});
+  y.check_equal(kTolerance<float>);
+  auto indices = indices_below(kShape.rows, kShape.rows);
+  ddp::cpu::embedding_forward(behind_first(x.cpu()), indices.cpu(), result(y.cpu()), kShape);
+  ddp::cu::embedding_forward(behind_first(x.cuda()), indices.cuda(), result(y.cuda()), kShape, {});
+  y.check_equal(0);
+}
+
 TEMPLATE_TEST_CASE("cu::embedding equals its CPU twin, bit for bit", "[gpu]", float, double) {
   using T = TestType;
-  const auto table_shape = GENERATE(MatrixShape{1, 1}, MatrixShape{100, 300}, MatrixShape{7, 0});
-  const std::size_t positions = GENERATE(0U, 1U, 1009U);
+  const auto table_shape =
+      GENERATE(MatrixShape{1, 1}, MatrixShape{100, 300}, MatrixShape{7, 0}, MatrixShape{2003, 5});
+  const std::size_t positions = GENERATE(0U, 1U, 1009U, 4099U);
   const WriteMode mode = any_mode();
   auto table = Twin<T>::uniform(table_shape.count(), 1);
   auto indices = indices_below(table_shape.rows, positions);

@@ -8,19 +8,16 @@
 namespace ddp::cu {
 namespace {
 
-template <class T>
-__global__ void bias_add_kernel(T* y, const T* bias, MatrixShape shape) {
-  const std::size_t count = shape.rows * shape.columns;
-  for (std::size_t i = launch::global_thread(); i < count; i += launch::grid_threads()) {
-    y[i] += bias[i % shape.columns];
-  }
+template <class T, class Index>
+__global__ void bias_add_kernel(T* y, const T* bias, Index count, detail::Divisor<Index> columns) {
+  launch::for_each_index(count, [&](Index i) { y[i] += bias[i % columns]; });
 }
 
-template <class T>
-__global__ void __launch_bounds__(launch::kColumnThreads)
+template <unsigned kColumns, class T>
+__global__ void __launch_bounds__(launch::kColumnThreads, 1)
     bias_grad_kernel(const T* grad_y, T* grad_bias, MatrixShape shape, WriteMode mode) {
-  const auto term = [&](std::size_t r, std::size_t c) { return grad_y[r * shape.columns + c]; };
-  launch::store_column_sums(term, grad_bias, shape, mode);
+  const auto term = [=](std::size_t r, std::size_t c) { return grad_y[r * shape.columns + c]; };
+  launch::store_column_sums<kColumns>(term, grad_bias, shape, mode);
 }
 
 }  // namespace
@@ -32,8 +29,12 @@ void bias_add(const Buffer& y, const Buffer& bias, MatrixShape shape, Stream str
   const DeviceGuard guard(y.device);
   detail::dispatch_float("bias_add", y.dtype, [&](auto element) {
     using T = decltype(element);
-    launch::run(bias_add_kernel<T>, launch::blocks_for(y.count), stream, static_cast<T*>(y.data),
-                static_cast<const T*>(bias.data), shape);
+    launch::with_grid_index(y.count, [&](auto index) {
+      using Index = decltype(index);
+      launch::run(bias_add_kernel<T, Index>, launch::blocks_for(y.count), stream,
+                  static_cast<T*>(y.data), static_cast<const T*>(bias.data),
+                  static_cast<Index>(y.count), static_cast<Index>(shape.columns));
+    });
   });
 }
 
@@ -46,9 +47,11 @@ void bias_grad(const Buffer& grad_y, const GradientTarget& grad_bias, MatrixShap
   const DeviceGuard guard(target.device);
   detail::dispatch_float("bias_grad", target.dtype, [&](auto element) {
     using T = decltype(element);
-    launch::run_columns(bias_grad_kernel<T>, shape.columns, stream,
-                        static_cast<const T*>(grad_y.data), static_cast<T*>(target.data), shape,
-                        grad_bias.mode);
+    launch::with_columns(shape.columns, [&](auto columns, unsigned blocks) {
+      launch_kernel(bias_grad_kernel<decltype(columns)::value, T>, blocks, launch::kColumnThreads,
+                    stream, static_cast<const T*>(grad_y.data), static_cast<T*>(target.data), shape,
+                    grad_bias.mode);
+    });
   });
 }
 

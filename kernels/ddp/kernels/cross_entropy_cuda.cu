@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// One warp handles one row. There are no atomics on floating-point numbers, so equal inputs give
-// equal bits.
+// There are no atomics on floating-point numbers, so equal inputs give equal bits.
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -12,31 +11,35 @@
 #include "ddp/kernels/detail/cross_entropy_checks.h"
 #include "ddp/kernels/detail/launch.cuh"
 #include "ddp/kernels/detail/mean.cuh"
+#include "ddp/kernels/detail/rows.cuh"
 
 namespace ddp::cu {
 namespace {
 
-template <class T>
+template <class Rows, class T = typename Rows::Element>
 __global__ void softmax_kernel(const T* logits, const std::int64_t* labels, T* probabilities,
                                T* row_losses, MatrixShape shape, T label_smoothing) {
+  using Team = typename Rows::Team;
   const std::size_t classes = shape.columns;
-  for (std::size_t r = launch::first_row(); r < shape.rows; r += launch::row_step()) {
+  Rows::for_each(shape.rows, [&](std::size_t r) {
     const T* in = logits + r * classes;
-    T* out = probabilities + r * classes;
+    const auto row = Rows::read(in, classes);
     T maximum = -static_cast<T>(INFINITY);
-    for (std::size_t c = launch::lane(); c < classes; c += launch::kWarp)
-      maximum = max(maximum, in[c]);
-    maximum = launch::warp_max(maximum);
+    Rows::visit(
+        classes, [&](std::size_t, T logit) { maximum = max(maximum, logit); }, row);
+    maximum = Team::max(maximum);
     T sum = 0, shifted_sum = 0;
-    for (std::size_t c = launch::lane(); c < classes; c += launch::kWarp) {
-      out[c] = exp(in[c] - maximum);
-      sum += out[c];
-      shifted_sum += in[c] - maximum;
-    }
-    sum = launch::warp_sum(sum);
-    shifted_sum = launch::warp_sum(shifted_sum);
-    for (std::size_t c = launch::lane(); c < classes; c += launch::kWarp) out[c] *= T{1} / sum;
-    if (launch::lane() == 0) {
+    const auto add = [&](std::size_t, T logit) {
+      sum += exp(logit - maximum);
+      shifted_sum += logit - maximum;
+    };
+    Rows::visit(classes, add, row);
+    sum = Team::sum(sum);
+    shifted_sum = Team::sum(shifted_sum);
+    const T inverse = T{1} / sum;
+    const auto probability = [&](std::size_t, T logit) { return exp(logit - maximum) * inverse; };
+    Rows::store(probabilities + r * classes, classes, WriteMode::kOverwrite, probability, row);
+    if (Team::lane() == 0) {
       const std::int64_t label = labels[r];
       const T loss =
           detail::is_class(label, classes) ? log(sum) - (in[label] - maximum) : static_cast<T>(NAN);
@@ -45,23 +48,24 @@ __global__ void softmax_kernel(const T* logits, const std::int64_t* labels, T* p
                           ? loss
                           : (T{1} - label_smoothing) * loss + label_smoothing * uniform_loss;
     }
-  }
+  });
 }
 
-template <class T>
+template <class T, class Index>
 __global__ void cross_entropy_backward_kernel(const T* probabilities, const std::int64_t* labels,
-                                              const T* grad_loss, T* grad_logits, MatrixShape shape,
-                                              T label_smoothing, WriteMode mode) {
-  const T of_others = label_smoothing / static_cast<T>(shape.columns);
+                                              const T* grad_loss, T* grad_logits, Index rows,
+                                              detail::Divisor<Index> classes, T label_smoothing,
+                                              WriteMode mode) {
+  const T of_others = label_smoothing / static_cast<T>(Index{classes});
   const T of_label = T{1} - label_smoothing + of_others;
-  const T scale = *grad_loss / static_cast<T>(shape.rows);
-  const std::size_t count = shape.rows * shape.columns;
-  for (std::size_t i = launch::global_thread(); i < count; i += launch::grid_threads()) {
-    const std::int64_t label = labels[i / shape.columns];
-    T expected = static_cast<std::int64_t>(i % shape.columns) == label ? of_label : of_others;
-    if (!detail::is_class(label, shape.columns)) expected = static_cast<T>(NAN);
+  const T scale = *grad_loss / static_cast<T>(rows);
+  launch::for_each_index(static_cast<Index>(rows * classes), [&](Index i) {
+    const Index row = i / classes;
+    const std::int64_t label = labels[row];
+    T expected = static_cast<std::int64_t>(i - row * classes) == label ? of_label : of_others;
+    if (!detail::is_class(label, Index{classes})) expected = static_cast<T>(NAN);
     launch::store(&grad_logits[i], (probabilities[i] - expected) * scale, mode);
-  }
+  });
 }
 
 template <class T>
@@ -93,10 +97,13 @@ void softmax_cross_entropy_forward(const Buffer& logits, const Buffer& labels,
     using T = decltype(element);
     T* row_losses = static_cast<T*>(result.row_losses.data);
     if (shape.rows > 0) {
-      launch::run(softmax_kernel<T>, launch::blocks_for(shape.rows, launch::kRowsPerBlock), stream,
-                  static_cast<const T*>(logits.data), static_cast<const std::int64_t*>(labels.data),
-                  static_cast<T*>(result.probabilities.data), row_losses, shape,
-                  static_cast<T>(label_smoothing));
+      const auto* in = static_cast<const T*>(logits.data);
+      auto* out = static_cast<T*>(result.probabilities.data);
+      launch::with_rows<T>(shape, {in, out}, [&](auto rows, unsigned blocks) {
+        launch::run(softmax_kernel<decltype(rows)>, blocks, stream, in,
+                    static_cast<const std::int64_t*>(labels.data), out, row_losses, shape,
+                    static_cast<T>(label_smoothing));
+      });
     }
     launch::run(launch::mean_kernel<T>, 1, stream, row_losses, shape.rows,
                 static_cast<T*>(result.loss.data));
@@ -111,11 +118,15 @@ void softmax_cross_entropy_backward(const Buffer& probabilities, const Buffer& l
   const DeviceGuard guard(probabilities.device);
   detail::dispatch_float("softmax_cross_entropy_backward", probabilities.dtype, [&](auto element) {
     using T = decltype(element);
-    launch::run(cross_entropy_backward_kernel<T>, launch::blocks_for(shape.count()), stream,
-                static_cast<const T*>(probabilities.data),
-                static_cast<const std::int64_t*>(labels.data),
-                static_cast<const T*>(grad_loss.data), static_cast<T*>(grad_logits.buffer.data),
-                shape, static_cast<T>(label_smoothing), grad_logits.mode);
+    launch::with_grid_index(shape.count(), [&](auto index) {
+      using Index = decltype(index);
+      launch::run(cross_entropy_backward_kernel<T, Index>, launch::blocks_for(shape.count()),
+                  stream, static_cast<const T*>(probabilities.data),
+                  static_cast<const std::int64_t*>(labels.data),
+                  static_cast<const T*>(grad_loss.data), static_cast<T*>(grad_logits.buffer.data),
+                  static_cast<Index>(shape.rows), static_cast<Index>(shape.columns),
+                  static_cast<T>(label_smoothing), grad_logits.mode);
+    });
   });
 }
 

@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: MIT
 //
-// In the gradient, one block handles one row of the table: it looks for the positions that have the
-// row's index, and adds their gradients in order. Without atomics, equal inputs give equal bits.
-// Most positions belong to other rows, so a warp marks those of the row as the bits of a word.
+// In the gradient, a block owns some positions, and the indices that occur there first of all: it
+// looks for these in all later positions, and adds their gradients in order. Without atomics, equal
+// inputs give equal bits.
 #include <cmath>
 #include <cstdint>
+#include <type_traits>
 
+#include "ddp/buffer_ops/buffer_ops.h"
+#include "ddp/buffer_ops/elementwise.cuh"
 #include "ddp/cuda/cuda.h"
 #include "ddp/kernels/detail/embedding_checks.h"
 #include "ddp/kernels/detail/launch.cuh"
@@ -14,63 +17,159 @@
 namespace ddp::cu {
 namespace {
 
-template <class T>
-__global__ void embedding_kernel(const T* table, const std::int64_t* indices, T* y,
-                                 std::size_t count, MatrixShape shape) {
-  for (std::size_t i = launch::global_thread(); i < count; i += launch::grid_threads()) {
-    const std::int64_t index = indices[i / shape.columns];
-    const bool is_valid = index >= 0 && static_cast<std::size_t>(index) < shape.rows;
-    y[i] = is_valid ? table[static_cast<std::size_t>(index) * shape.columns + i % shape.columns]
-                    : static_cast<T>(NAN);
-  }
+template <int kWidth, class T, class Index>
+__global__ void embedding_kernel(const T* table, const std::int64_t* indices, T* y, Index packs,
+                                 detail::Divisor<Index> packs_per_row, std::size_t rows) {
+  launch::for_each_index(packs, [&](Index i) {
+    const Index position = i / packs_per_row;
+    const std::int64_t index = indices[position];
+    elementwise::Pack<T, kWidth> pack;
+    if (index >= 0 && static_cast<std::size_t>(index) < rows) {
+      const std::size_t first = static_cast<std::size_t>(index) * packs_per_row;
+      pack = elementwise::pack_at<kWidth>(table, (first + i - position * packs_per_row) * kWidth);
+    } else {
+#pragma unroll
+      for (int k = 0; k < kWidth; ++k) pack.lane[k] = static_cast<T>(NAN);
+    }
+    elementwise::pack_at<kWidth>(y, static_cast<std::size_t>(i) * kWidth) = pack;
+  });
 }
 
-// Whether any index is `row`, with the whole block.
-__device__ bool is_used(const std::int64_t* indices, std::size_t positions, std::int64_t row) {
-  __shared__ bool result;
-  if (threadIdx.x == 0) result = false;
+constexpr unsigned kOwnPositions = 32;
+constexpr unsigned kTurns = 4;  // positions that a thread looks at before the block adds gradients
+constexpr unsigned kPositions = kTurns * launch::kThreads;
+constexpr unsigned kWords = kPositions / launch::kWarp;
+
+// What the threads of a block share.
+struct Search {
+  static constexpr unsigned kRemainders = 1024;
+  static constexpr std::int64_t kNone = -1;
+
+  std::int64_t own[kOwnPositions];    // the block's indices, or kNone
+  bool is_taken[kOwnPositions];       // by an earlier position
+  unsigned char may_be[kRemainders];  // 1 if an own index has this remainder
+  unsigned found[kWords];             // a bit for each position
+  unsigned short positions[kPositions];
+  unsigned char slots[kPositions];
+
+  // The place of an index in `own`, or kOwnPositions.
+  __device__ unsigned slot_of(std::int64_t index) const {
+    if (index < 0 || may_be[static_cast<std::size_t>(index) % kRemainders] == 0) {
+      return kOwnPositions;
+    }
+    unsigned slot = 0;
+    while (slot < kOwnPositions && own[slot] != index) ++slot;
+    return slot;
+  }
+};
+
+// With the whole block, like the following functions: collects the valid indices of positions
+// [first, first + kOwnPositions) that no earlier position has. False if there are none.
+__device__ bool find_own(Search& search, const std::int64_t* indices, std::size_t positions,
+                         std::size_t first, std::size_t rows) {
+  const unsigned thread = threadIdx.x;
+  for (unsigned i = thread; i < Search::kRemainders; i += launch::kThreads) search.may_be[i] = 0;
   __syncthreads();
-  for (std::size_t p = threadIdx.x; p < positions; p += launch::kThreads) {
-    if (indices[p] == row) result = true;
+  if (thread < kOwnPositions) {
+    const std::int64_t index = first + thread < positions ? indices[first + thread] : Search::kNone;
+    const bool is_valid = index >= 0 && static_cast<std::size_t>(index) < rows;
+    search.own[thread] = is_valid ? index : Search::kNone;
+    search.is_taken[thread] = !is_valid;
+    if (is_valid) search.may_be[static_cast<std::size_t>(index) % Search::kRemainders] = 1;
   }
   __syncthreads();
-  return result;
+  for (std::size_t p = thread; p < first; p += launch::kThreads) {
+    const unsigned slot = search.slot_of(indices[p]);
+    if (slot < kOwnPositions) search.is_taken[slot] = true;
+  }
+  __syncthreads();
+  // slot_of() finds the first of equal indices, so the others count as taken.
+  const bool is_own = thread < kOwnPositions && !search.is_taken[thread] &&
+                      search.slot_of(search.own[thread]) == thread;
+  __syncthreads();
+  if (thread < kOwnPositions && !is_own) search.own[thread] = Search::kNone;
+  __syncthreads();
+  bool has_own = false;
+  for (unsigned slot = 0; slot < kOwnPositions; ++slot) {
+    has_own = has_own || search.own[slot] != Search::kNone;
+  }
+  return has_own;
 }
 
-// With the whole block.
+// Lists the positions from `first` on, kPositions at most, that have own indices; returns how many.
+__device__ unsigned list_found(Search& search, const std::int64_t* indices, std::size_t positions,
+                               std::size_t first) {
+  unsigned slots[kTurns];
+#pragma unroll
+  for (unsigned turn = 0; turn < kTurns; ++turn) {
+    const std::size_t p = first + turn * launch::kThreads + threadIdx.x;
+    slots[turn] = p < positions ? search.slot_of(indices[p]) : kOwnPositions;
+    const unsigned votes = __ballot_sync(0xffffffffU, slots[turn] < kOwnPositions);
+    if (launch::lane() == 0) {
+      search.found[(turn * launch::kThreads + threadIdx.x) / launch::kWarp] = votes;
+    }
+  }
+  __syncthreads();
+  unsigned count = 0;
+  for (unsigned w = 0; w < kWords; ++w) {
+    const unsigned turn = w / launch::kRowsPerBlock;
+    const bool is_mine = w % launch::kRowsPerBlock == threadIdx.x / launch::kWarp;
+    if (is_mine && slots[turn] < kOwnPositions) {
+      const unsigned before = search.found[w] & ((1U << launch::lane()) - 1);
+      const unsigned place = count + static_cast<unsigned>(__popc(before));
+      search.positions[place] = static_cast<unsigned short>(turn * launch::kThreads + threadIdx.x);
+      search.slots[place] = static_cast<unsigned char>(slots[turn]);
+    }
+    count += static_cast<unsigned>(__popc(search.found[w]));
+  }
+  __syncthreads();
+  return count;
+}
+
+// Adds column `column` of the listed positions, which `gradients` begins with, to the table.
 template <class T>
-__device__ void add_row(const T* row, T* target, std::size_t columns) {
-  for (std::size_t c = threadIdx.x; c < columns; c += launch::kThreads) target[c] += row[c];
+__device__ void add_column(const Search& search, unsigned count, const T* gradients, T* grad_table,
+                           std::size_t columns, std::size_t column) {
+  constexpr unsigned kLoads = 4;  // on the way at a time
+  unsigned slot = kOwnPositions;
+  T sum = 0;
+  T* target = nullptr;
+  for (unsigned begin = 0; begin < count; begin += kLoads) {
+    T loaded[kLoads] = {};
+#pragma unroll
+    for (unsigned k = 0; k < kLoads; ++k) {
+      if (begin + k < count) loaded[k] = gradients[search.positions[begin + k] * columns + column];
+    }
+#pragma unroll
+    for (unsigned k = 0; k < kLoads; ++k) {
+      if (begin + k >= count) break;
+      if (search.slots[begin + k] != slot) {
+        if (target != nullptr) *target = sum;
+        slot = search.slots[begin + k];
+        target = grad_table + static_cast<std::size_t>(search.own[slot]) * columns + column;
+        sum = *target;
+      }
+      sum += loaded[k];
+    }
+  }
+  if (target != nullptr) *target = sum;
 }
 
 template <class T>
 __global__ void embedding_backward_kernel(const T* grad_y, const std::int64_t* indices,
-                                          std::size_t positions, T* grad_table, MatrixShape shape,
-                                          WriteMode mode) {
-  __shared__ unsigned own_of_warp[launch::kRowsPerBlock];
-  for (std::size_t row = blockIdx.x; row < shape.rows; row += gridDim.x) {
-    T* target = grad_table + row * shape.columns;
-    for (std::size_t c = threadIdx.x; mode == WriteMode::kOverwrite && c < shape.columns;
-         c += launch::kThreads) {
-      target[c] = T{0};
-    }
-    const auto own = static_cast<std::int64_t>(row);
-    const bool is_needed = is_used(indices, positions, own);
-    for (std::size_t first = 0; is_needed && first < positions; first += launch::kThreads) {
-      const std::size_t position = first + threadIdx.x;
-      const bool is_own = position < positions && indices[position] == own;
-      const unsigned votes = __ballot_sync(0xffffffffU, is_own);
-      if (launch::lane() == 0) own_of_warp[threadIdx.x / launch::kWarp] = votes;
-      __syncthreads();
-      for (unsigned w = 0; w < launch::kRowsPerBlock; ++w) {
-        for (unsigned bits = own_of_warp[w]; bits != 0; bits &= bits - 1) {
-          const std::size_t found = first + w * launch::kWarp + __ffs(static_cast<int>(bits)) - 1;
-          add_row(grad_y + found * shape.columns, target, shape.columns);
-        }
+                                          std::size_t positions, T* grad_table, MatrixShape shape) {
+  __shared__ Search search;
+  for (std::size_t block = blockIdx.x; block * kOwnPositions < positions; block += gridDim.x) {
+    std::size_t first = block * kOwnPositions;
+    if (!find_own(search, indices, positions, first, shape.rows)) first = positions;
+    for (; first < positions; first += kPositions) {
+      const unsigned count = list_found(search, indices, positions, first);
+      for (std::size_t c = threadIdx.x; count > 0 && c < shape.columns; c += launch::kThreads) {
+        add_column(search, count, grad_y + first * shape.columns, grad_table, shape.columns, c);
       }
-      __syncthreads();  // the next turn overwrites `own_of_warp`
+      __syncthreads();  // the next turn overwrites the list
     }
-    __syncthreads();  // as does the next row's search its result
+    __syncthreads();  // the next block's search
   }
 }
 
@@ -83,9 +182,25 @@ void embedding_forward(const Buffer& table, const Buffer& indices, const Buffer&
   const DeviceGuard guard(y.device);
   detail::dispatch_float("embedding_forward", table.dtype, [&](auto element) {
     using T = decltype(element);
-    launch::run(embedding_kernel<T>, launch::blocks_for(y.count), stream,
-                static_cast<const T*>(table.data), static_cast<const std::int64_t*>(indices.data),
-                static_cast<T*>(y.data), y.count, shape_of_table);
+    const std::size_t columns = shape_of_table.columns;
+    const auto run = [&](auto width) {
+      constexpr int kWidth = decltype(width)::value;
+      launch::with_grid_index(y.count, [&](auto index) {
+        using Index = decltype(index);
+        launch::run(embedding_kernel<kWidth, T, Index>, launch::blocks_for(y.count / kWidth),
+                    stream, static_cast<const T*>(table.data),
+                    static_cast<const std::int64_t*>(indices.data), static_cast<T*>(y.data),
+                    static_cast<Index>(y.count / kWidth), static_cast<Index>(columns / kWidth),
+                    shape_of_table.rows);
+      });
+    };
+    constexpr int kWide = elementwise::kAccessBytes / sizeof(T);
+    if (columns % kWide == 0 && elementwise::is_aligned(table.data, elementwise::kAccessBytes) &&
+        elementwise::is_aligned(y.data, elementwise::kAccessBytes)) {
+      run(std::integral_constant<int, kWide>{});
+    } else {
+      run(std::integral_constant<int, 1>{});
+    }
   });
 }
 
@@ -94,13 +209,15 @@ void embedding_backward(const Buffer& grad_y, const Buffer& indices,
                         Stream stream) {
   const Buffer& target = grad_table.buffer;
   detail::check_embedding("embedding_backward", target, indices, grad_y, shape_of_table);
-  if (target.count == 0) return;
+  if (grad_table.mode == WriteMode::kOverwrite) cu::fill(target, 0, stream);
+  if (target.count == 0 || indices.count == 0) return;
   const DeviceGuard guard(target.device);
   detail::dispatch_float("embedding_backward", target.dtype, [&](auto element) {
     using T = decltype(element);
-    launch::run(embedding_backward_kernel<T>, launch::blocks_for(shape_of_table.rows, 1), stream,
-                static_cast<const T*>(grad_y.data), static_cast<const std::int64_t*>(indices.data),
-                indices.count, static_cast<T*>(target.data), shape_of_table, grad_table.mode);
+    launch::run(embedding_backward_kernel<T>, launch::blocks_for(indices.count, kOwnPositions),
+                stream, static_cast<const T*>(grad_y.data),
+                static_cast<const std::int64_t*>(indices.data), indices.count,
+                static_cast<T*>(target.data), shape_of_table);
   });
 }
 

@@ -1,76 +1,83 @@
 // SPDX-License-Identifier: MIT
 //
-// One warp handles one row, and sums it in a fixed order, so that equal inputs give equal bits.
+// Sums are added in a fixed order, so that equal inputs give equal bits.
 #include "ddp/cuda/cuda.h"
 #include "ddp/kernels/detail/column_sums.cuh"
 #include "ddp/kernels/detail/launch.cuh"
 #include "ddp/kernels/detail/layer_norm_checks.h"
+#include "ddp/kernels/detail/rows.cuh"
 #include "ddp/kernels/layer_norm.h"
 
 namespace ddp::cu {
 namespace {
 
-template <class T>
+template <class Rows, class T = typename Rows::Element>
 __global__ void layer_norm_kernel(const T* x, const T* weight, const T* bias, double eps, T* y,
                                   T* means, T* rstds, MatrixShape shape) {
-  const auto n = static_cast<double>(shape.columns);
-  for (std::size_t r = launch::first_row(); r < shape.rows; r += launch::row_step()) {
-    const T* in = x + r * shape.columns;
-    T* out = y + r * shape.columns;
+  using Team = typename Rows::Team;
+  const std::size_t columns = shape.columns;
+  const auto n = static_cast<double>(columns);
+  Rows::for_each(shape.rows, [&](std::size_t r) {
+    const auto row = Rows::read(x + r * columns, columns);
     double sum = 0, squares = 0;
-    for (std::size_t c = launch::lane(); c < shape.columns; c += launch::kWarp) {
-      sum += static_cast<double>(in[c]);
-    }
-    const T mean = static_cast<T>(launch::warp_sum(sum) / n);
-    for (std::size_t c = launch::lane(); c < shape.columns; c += launch::kWarp) {
-      const auto distance = static_cast<double>(in[c] - mean);
+    Rows::visit(
+        columns, [&](std::size_t, T value) { sum += static_cast<double>(value); }, row);
+    const T mean = static_cast<T>(Team::sum(sum) / n);
+    const auto add_square = [&](std::size_t, T value) {
+      const auto distance = static_cast<double>(value - mean);
       squares += distance * distance;
-    }
-    const T rstd = static_cast<T>(1 / sqrt(launch::warp_sum(squares) / n + eps));
-    for (std::size_t c = launch::lane(); c < shape.columns; c += launch::kWarp) {
-      out[c] = (in[c] - mean) * rstd * weight[c] + bias[c];
-    }
-    if (launch::lane() == 0) {
+    };
+    Rows::visit(columns, add_square, row);
+    const T rstd = static_cast<T>(1 / sqrt(Team::sum(squares) / n + eps));
+    const auto normalise = [&](std::size_t, T value, T scale, T shift) {
+      return (value - mean) * rstd * scale + shift;
+    };
+    Rows::store(y + r * columns, columns, WriteMode::kOverwrite, normalise, row,
+                typename Rows::InMemory(weight), typename Rows::InMemory(bias));
+    if (Team::lane() == 0) {
       means[r] = mean;
       rstds[r] = rstd;
     }
-  }
+  });
 }
 
-template <class T>
+template <class Rows, class T = typename Rows::Element>
 __global__ void layer_norm_grad_input_kernel(const T* x, const T* means, const T* rstds,
                                              const T* weight, const T* grad_y, T* grad_x,
                                              MatrixShape shape, WriteMode mode) {
-  const auto n = static_cast<double>(shape.columns);
-  for (std::size_t r = launch::first_row(); r < shape.rows; r += launch::row_step()) {
-    const std::size_t offset = r * shape.columns;
+  using Team = typename Rows::Team;
+  const std::size_t columns = shape.columns;
+  const auto n = static_cast<double>(columns);
+  const typename Rows::InMemory scales(weight);
+  Rows::for_each(shape.rows, [&](std::size_t r) {
+    const auto inputs = Rows::read(x + r * columns, columns);
+    const auto gradients = Rows::read(grad_y + r * columns, columns);
     const T mean = means[r], rstd = rstds[r];
     double sum = 0, product = 0;
-    for (std::size_t c = launch::lane(); c < shape.columns; c += launch::kWarp) {
-      const T gradient = grad_y[offset + c] * weight[c];
-      sum += static_cast<double>(gradient);
-      product += static_cast<double>(gradient * (x[offset + c] - mean));
-    }
+    const auto add = [&](std::size_t, T input, T gradient, T scale) {
+      sum += static_cast<double>(gradient * scale);
+      product += static_cast<double>(gradient * scale * (input - mean));
+    };
+    Rows::visit(columns, add, inputs, gradients, scales);
     const auto deviation = static_cast<double>(rstd);
-    const T mean_gradient = static_cast<T>(launch::warp_sum(sum) / n);
-    const T slope = static_cast<T>(launch::warp_sum(product) * deviation * deviation / n);
-    for (std::size_t c = launch::lane(); c < shape.columns; c += launch::kWarp) {
-      const T gradient = grad_y[offset + c] * weight[c];
-      launch::store(&grad_x[offset + c],
-                    rstd * (gradient - mean_gradient - (x[offset + c] - mean) * slope), mode);
-    }
-  }
+    const T mean_gradient = static_cast<T>(Team::sum(sum) / n);
+    const T slope = static_cast<T>(Team::sum(product) * deviation * deviation / n);
+    const auto grad_input = [&](std::size_t, T input, T gradient, T scale) {
+      return rstd * (gradient * scale - mean_gradient - (input - mean) * slope);
+    };
+    Rows::store(grad_x + r * columns, columns, mode, grad_input, inputs, gradients, scales);
+  });
 }
 
-template <class T>
-__global__ void __launch_bounds__(launch::kColumnThreads)
+template <unsigned kColumns, class T>
+__global__ void __launch_bounds__(launch::kColumnThreads, 1)
     layer_norm_grad_weight_kernel(const T* x, const T* means, const T* rstds, const T* grad_y,
                                   T* grad_weight, MatrixShape shape, WriteMode mode) {
-  const auto term = [&](std::size_t r, std::size_t c) {
+  const auto term = [=](std::size_t r, std::size_t c) {
     const std::size_t i = r * shape.columns + c;
     return grad_y[i] * ((x[i] - means[r]) * rstds[r]);
   };
-  launch::store_column_sums(term, grad_weight, shape, mode);
+  launch::store_column_sums<kColumns>(term, grad_weight, shape, mode);
 }
 
 }  // namespace
@@ -82,10 +89,14 @@ void layer_norm_forward(const Buffer& x, const Buffer& weight, const Buffer& bia
   const DeviceGuard guard(x.device);
   detail::dispatch_float("layer_norm_forward", x.dtype, [&](auto element) {
     using T = decltype(element);
-    launch::run(layer_norm_kernel<T>, launch::blocks_for(shape.rows, launch::kRowsPerBlock), stream,
-                static_cast<const T*>(x.data), static_cast<const T*>(weight.data),
-                static_cast<const T*>(bias.data), eps, static_cast<T*>(result.y.data),
-                static_cast<T*>(result.mean.data), static_cast<T*>(result.rstd.data), shape);
+    const auto* in = static_cast<const T*>(x.data);
+    const auto* scale = static_cast<const T*>(weight.data);
+    const auto* shift = static_cast<const T*>(bias.data);
+    auto* out = static_cast<T*>(result.y.data);
+    launch::with_rows<T>(shape, {in, scale, shift, out}, [&](auto rows, unsigned blocks) {
+      launch::run(layer_norm_kernel<decltype(rows)>, blocks, stream, in, scale, shift, eps, out,
+                  static_cast<T*>(result.mean.data), static_cast<T*>(result.rstd.data), shape);
+    });
   });
 }
 
@@ -98,11 +109,16 @@ void layer_norm_grad_input(const LayerNormOperands& operands, const Buffer& weig
   const DeviceGuard guard(target.device);
   detail::dispatch_float("layer_norm_grad_input", target.dtype, [&](auto element) {
     using T = decltype(element);
-    launch::run(
-        layer_norm_grad_input_kernel<T>, launch::blocks_for(shape.rows, launch::kRowsPerBlock),
-        stream, static_cast<const T*>(operands.x.data), static_cast<const T*>(operands.mean.data),
-        static_cast<const T*>(operands.rstd.data), static_cast<const T*>(weight.data),
-        static_cast<const T*>(grad_y.data), static_cast<T*>(target.data), shape, grad_x.mode);
+    const auto* x = static_cast<const T*>(operands.x.data);
+    const auto* scale = static_cast<const T*>(weight.data);
+    const auto* gradient = static_cast<const T*>(grad_y.data);
+    auto* out = static_cast<T*>(target.data);
+    launch::with_rows<T>(shape, {x, scale, gradient, out}, [&](auto rows, unsigned blocks) {
+      launch::run(layer_norm_grad_input_kernel<decltype(rows)>, blocks, stream, x,
+                  static_cast<const T*>(operands.mean.data),
+                  static_cast<const T*>(operands.rstd.data), scale, gradient, out, shape,
+                  grad_x.mode);
+    });
   });
 }
 
@@ -114,11 +130,13 @@ void layer_norm_grad_weight(const LayerNormOperands& operands, const Buffer& gra
   const DeviceGuard guard(target.device);
   detail::dispatch_float("layer_norm_grad_weight", target.dtype, [&](auto element) {
     using T = decltype(element);
-    launch::run_columns(
-        layer_norm_grad_weight_kernel<T>, shape.columns, stream,
-        static_cast<const T*>(operands.x.data), static_cast<const T*>(operands.mean.data),
-        static_cast<const T*>(operands.rstd.data), static_cast<const T*>(grad_y.data),
-        static_cast<T*>(target.data), shape, grad_weight.mode);
+    launch::with_columns(shape.columns, [&](auto columns, unsigned blocks) {
+      launch_kernel(layer_norm_grad_weight_kernel<decltype(columns)::value, T>, blocks,
+                    launch::kColumnThreads, stream, static_cast<const T*>(operands.x.data),
+                    static_cast<const T*>(operands.mean.data),
+                    static_cast<const T*>(operands.rstd.data), static_cast<const T*>(grad_y.data),
+                    static_cast<T*>(target.data), shape, grad_weight.mode);
+    });
   });
 }
 

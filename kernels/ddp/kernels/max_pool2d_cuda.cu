@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include <cstdint>
+#include <type_traits>
 
+#include "ddp/buffer_ops/elementwise.cuh"
 #include "ddp/cuda/cuda.h"
 #include "ddp/kernels/detail/launch.cuh"
 #include "ddp/kernels/detail/max_pool2d_checks.h"
@@ -36,28 +38,39 @@ __global__ void max_pool2d_kernel(const T* x, T* y, std::int32_t* indices, Index
   });
 }
 
-// One thread computes one element of x: it adds up the windows that chose the element. This needs
-// no atomics, so equal inputs give equal bits even where windows overlap.
-template <class T, class Index>
+// One thread computes kWidth neighbouring elements of a row of x: it adds up the windows that chose
+// them. This needs no atomics, so equal inputs give equal bits even where windows overlap.
+template <int kWidth, class T, class Index>
 __global__ void max_pool2d_backward_kernel(const T* grad_y, const std::int32_t* indices, T* grad_x,
-                                           Index count, Axes<Index> axes, WriteMode mode) {
-  launch::for_each_index(count, [&](Index i) {
-    const Index row_of_all = i / axes.columns.input;
+                                           Index packs, detail::Divisor<Index> packs_per_row,
+                                           Axes<Index> axes, WriteMode mode) {
+  launch::for_each_index(packs, [&](Index i) {
+    const Index row_of_all = i / packs_per_row;
     const Index plane = row_of_all / axes.rows.input;
     const Index row = row_of_all - plane * axes.rows.input;
-    const Index column = i - row_of_all * axes.columns.input;
+    const Index column = (i - row_of_all * packs_per_row) * kWidth;
     const auto at = static_cast<std::int32_t>(row * axes.columns.input + column);
     const auto rows = axes.rows.windows_of(row);
-    const auto columns = axes.columns.windows_of(column);
+    const Index begin = axes.columns.windows_of(column).begin;
+    const Index end = axes.columns.windows_of(column + kWidth - 1).end;
     const Index first_window = plane * axes.rows.output * axes.columns.output;
-    T sum = 0;
+    elementwise::Pack<T, kWidth> sums = {};
     for (Index r = rows.begin; r < rows.end; ++r) {
-      for (Index c = columns.begin; c < columns.end; ++c) {
+      for (Index c = begin; c < end; ++c) {
         const Index window = first_window + r * axes.columns.output + c;
-        if (indices[window] == at) sum += grad_y[window];
+        const std::int32_t chosen = indices[window] - at;
+        const T gradient = grad_y[window];  // read in any case, so as not to wait for `chosen`
+#pragma unroll
+        for (int k = 0; k < kWidth; ++k) sums.lane[k] += chosen == k ? gradient : T{0};
       }
     }
-    launch::store(&grad_x[i], sum, mode);
+    auto& stored = elementwise::pack_at<kWidth>(grad_x, static_cast<std::size_t>(i) * kWidth);
+    if (mode == WriteMode::kAccumulate) {
+      const auto before = stored;
+#pragma unroll
+      for (int k = 0; k < kWidth; ++k) sums.lane[k] = before.lane[k] + sums.lane[k];
+    }
+    stored = sums;
   });
 }
 
@@ -90,10 +103,22 @@ void max_pool2d_backward(const Buffer& grad_y, const Buffer& indices, const Grad
     using T = decltype(element);
     launch::with_grid_index(detail::largest_index(shape), [&](auto index) {
       using Index = decltype(index);
-      launch::run(max_pool2d_backward_kernel<T, Index>, launch::blocks_for(target.count), stream,
-                  static_cast<const T*>(grad_y.data),
-                  static_cast<const std::int32_t*>(indices.data), static_cast<T*>(target.data),
-                  static_cast<Index>(target.count), detail::axes_of<Index>(shape), grad_x.mode);
+      const auto run = [&](auto width) {
+        constexpr int kWidth = decltype(width)::value;
+        const std::size_t packs = target.count / kWidth;
+        launch::run(max_pool2d_backward_kernel<kWidth, T, Index>, launch::blocks_for(packs), stream,
+                    static_cast<const T*>(grad_y.data),
+                    static_cast<const std::int32_t*>(indices.data), static_cast<T*>(target.data),
+                    static_cast<Index>(packs), static_cast<Index>(shape.input.width / kWidth),
+                    detail::axes_of<Index>(shape), grad_x.mode);
+      };
+      constexpr int kWide = elementwise::kAccessBytes / sizeof(T);
+      if (shape.input.width % kWide == 0 &&
+          elementwise::is_aligned(target.data, elementwise::kAccessBytes)) {
+        run(std::integral_constant<int, kWide>{});
+      } else {
+        run(std::integral_constant<int, 1>{});
+      }
     });
   });
 }

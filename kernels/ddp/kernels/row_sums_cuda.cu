@@ -22,12 +22,11 @@ __global__ void row_sums_kernel(const T* x, T* sums, MatrixShape shape) {
   }
 }
 
-template <class T>
-__global__ void row_sums_backward_kernel(const T* grad_sums, T* grad_x, std::size_t count,
-                                         std::size_t columns, WriteMode mode) {
-  for (std::size_t i = launch::global_thread(); i < count; i += launch::grid_threads()) {
-    launch::store(&grad_x[i], grad_sums[i / columns], mode);
-  }
+template <class T, class Index>
+__global__ void row_sums_backward_kernel(const T* grad_sums, T* grad_x, Index count,
+                                         detail::Divisor<Index> columns, WriteMode mode) {
+  launch::for_each_index(count,
+                         [&](Index i) { launch::store(&grad_x[i], grad_sums[i / columns], mode); });
 }
 
 }  // namespace
@@ -53,9 +52,12 @@ void row_sums_backward(const Buffer& grad_sums, const GradientTarget& grad_x, Ma
   const DeviceGuard guard(x.device);
   detail::dispatch_float("row_sums_backward", x.dtype, [&](auto element) {
     using T = decltype(element);
-    launch::run(row_sums_backward_kernel<T>, launch::blocks_for(x.count), stream,
-                static_cast<const T*>(grad_sums.data), static_cast<T*>(x.data), x.count,
-                shape.columns, grad_x.mode);
+    launch::with_grid_index(x.count, [&](auto index) {
+      using Index = decltype(index);
+      launch::run(row_sums_backward_kernel<T, Index>, launch::blocks_for(x.count), stream,
+                  static_cast<const T*>(grad_sums.data), static_cast<T*>(x.data),
+                  static_cast<Index>(x.count), static_cast<Index>(shape.columns), grad_x.mode);
+    });
   });
 }
 

@@ -1,53 +1,55 @@
 // SPDX-License-Identifier: MIT
 //
-// One warp handles one row, and sums it in a fixed order, so that equal inputs give equal bits.
+// Sums are added in a fixed order, so that equal inputs give equal bits.
 #include <cmath>
 
 #include "ddp/cuda/cuda.h"
-#include "ddp/kernels/detail/launch.cuh"
+#include "ddp/kernels/detail/rows.cuh"
 #include "ddp/kernels/detail/softmax_checks.h"
 #include "ddp/kernels/softmax.h"
 
 namespace ddp::cu {
 namespace {
 
-template <class T>
+template <class Rows, class T = typename Rows::Element>
 __global__ void softmax_kernel(const T* x, T* y, MatrixShape shape, SoftmaxMask mask) {
-  for (std::size_t r = launch::first_row(); r < shape.rows; r += launch::row_step()) {
-    const T* in = x + r * shape.columns;
-    T* out = y + r * shape.columns;
+  using Team = typename Rows::Team;
+  Rows::for_each(shape.rows, [&](std::size_t r) {
     const std::size_t seen = detail::softmax_columns(shape, mask, r);
+    const auto row = Rows::read(x + r * shape.columns, seen);
     T maximum = -static_cast<T>(INFINITY);
-    for (std::size_t c = launch::lane(); c < seen; c += launch::kWarp) {
-      maximum = max(maximum, in[c]);
-    }
-    maximum = launch::warp_max(maximum);
+    const auto find_maximum = [&](std::size_t c, T value) {
+      if (c < seen) maximum = max(maximum, value);
+    };
+    Rows::visit(seen, find_maximum, row);
+    maximum = Team::max(maximum);
     T sum = 0;
-    for (std::size_t c = launch::lane(); c < seen; c += launch::kWarp) {
-      out[c] = exp(in[c] - maximum);
-      sum += out[c];
-    }
-    const T inverse = T{1} / launch::warp_sum(sum);
-    for (std::size_t c = launch::lane(); c < shape.columns; c += launch::kWarp) {
-      out[c] = c < seen ? out[c] * inverse : T{0};
-    }
-  }
+    const auto add = [&](std::size_t c, T value) { sum += c < seen ? exp(value - maximum) : T{0}; };
+    Rows::visit(seen, add, row);
+    const T inverse = T{1} / Team::sum(sum);
+    const auto probability = [&](std::size_t c, T value) {
+      return c < seen ? exp(value - maximum) * inverse : T{0};
+    };
+    Rows::store(y + r * shape.columns, shape.columns, WriteMode::kOverwrite, probability, row);
+  });
 }
 
-template <class T>
+template <class Rows, class T = typename Rows::Element>
 __global__ void softmax_backward_kernel(const T* y, const T* grad_y, T* grad_x, MatrixShape shape,
                                         WriteMode mode) {
-  for (std::size_t r = launch::first_row(); r < shape.rows; r += launch::row_step()) {
-    const std::size_t offset = r * shape.columns;
+  const std::size_t columns = shape.columns;
+  Rows::for_each(shape.rows, [&](std::size_t r) {
+    const auto outputs = Rows::read(y + r * columns, columns);
+    const auto gradients = Rows::read(grad_y + r * columns, columns);
     T sum = 0;
-    for (std::size_t c = launch::lane(); c < shape.columns; c += launch::kWarp) {
-      sum += grad_y[offset + c] * y[offset + c];
-    }
-    sum = launch::warp_sum(sum);
-    for (std::size_t c = launch::lane(); c < shape.columns; c += launch::kWarp) {
-      launch::store(&grad_x[offset + c], y[offset + c] * (grad_y[offset + c] - sum), mode);
-    }
-  }
+    const auto add = [&](std::size_t, T output, T gradient) { sum += gradient * output; };
+    Rows::visit(columns, add, outputs, gradients);
+    sum = Rows::Team::sum(sum);
+    const auto grad_input = [&](std::size_t, T output, T gradient) {
+      return output * (gradient - sum);
+    };
+    Rows::store(grad_x + r * columns, columns, mode, grad_input, outputs, gradients);
+  });
 }
 
 }  // namespace
@@ -59,8 +61,11 @@ void softmax_forward(const Buffer& x, const Buffer& y, MatrixShape shape, Softma
   const DeviceGuard guard(x.device);
   detail::dispatch_float("softmax_forward", x.dtype, [&](auto element) {
     using T = decltype(element);
-    launch::run(softmax_kernel<T>, launch::blocks_for(shape.rows, launch::kRowsPerBlock), stream,
-                static_cast<const T*>(x.data), static_cast<T*>(y.data), shape, mask);
+    const auto* in = static_cast<const T*>(x.data);
+    auto* out = static_cast<T*>(y.data);
+    launch::with_rows<T>(shape, {in, out}, [&](auto rows, unsigned blocks) {
+      launch::run(softmax_kernel<decltype(rows)>, blocks, stream, in, out, shape, mask);
+    });
   });
 }
 
@@ -71,9 +76,13 @@ void softmax_backward(const Buffer& y, const Buffer& grad_y, const GradientTarge
   const DeviceGuard guard(y.device);
   detail::dispatch_float("softmax_backward", y.dtype, [&](auto element) {
     using T = decltype(element);
-    launch::run(softmax_backward_kernel<T>, launch::blocks_for(shape.rows, launch::kRowsPerBlock),
-                stream, static_cast<const T*>(y.data), static_cast<const T*>(grad_y.data),
-                static_cast<T*>(grad_x.buffer.data), shape, grad_x.mode);
+    const auto* output = static_cast<const T*>(y.data);
+    const auto* gradient = static_cast<const T*>(grad_y.data);
+    auto* target = static_cast<T*>(grad_x.buffer.data);
+    launch::with_rows<T>(shape, {output, gradient, target}, [&](auto rows, unsigned blocks) {
+      launch::run(softmax_backward_kernel<decltype(rows)>, blocks, stream, output, gradient, target,
+                  shape, grad_x.mode);
+    });
   });
 }
 

@@ -1,50 +1,59 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <type_traits>
+
 #include "ddp/kernels/detail/launch.cuh"
 
 namespace ddp::cu::launch {
 
 inline constexpr unsigned kColumnThreads = 1024;
 
-// Launches a kernel that calls store_column_sums().
-template <class... Parameters, class... Arguments>
-void run_columns(void (*kernel)(Parameters...), std::size_t columns, Stream stream,
-                 Arguments&&... arguments) {
-  launch_kernel(kernel, blocks_for(columns, kWarp), kColumnThreads, stream,
-                std::forward<Arguments>(arguments)...);
+// Calls f(kColumns, blocks) for a kernel that calls store_column_sums<kColumns>(). Blocks of a few
+// columns read only 32 bytes of a row, but a matrix may have too few columns for larger ones to use
+// all multiprocessors.
+template <class F>
+void with_columns(std::size_t columns, const F& f) {
+  constexpr unsigned kFew = 8, kEnoughBlocks = 128;
+  if (columns < std::size_t{kEnoughBlocks} * kWarp) {
+    f(std::integral_constant<unsigned, kFew>{}, blocks_for(columns, kFew));
+  } else {
+    f(std::integral_constant<unsigned, kWarp>{}, blocks_for(columns, kWarp));
+  }
 }
 
-// sums[c] = the sum of term(r, c) over all rows r. A block sums 32 columns: warp w takes rows w,
-// w + 32, ..., several at a time, since a matrix may have fewer columns than fill all
-// multiprocessors; then warp 0 adds the partial sums. The order is fixed, so equal inputs give
-// equal bits.
-template <class T, class Term>
+// sums[c] = the sum of term(r, c) over all rows r. A block sums kColumns columns at a time, and
+// each of its threads every kRows-th row of one of them, with several rows on the way. The order is
+// fixed, so equal inputs give equal bits.
+template <unsigned kColumns, class T, class Term>
 __device__ void store_column_sums(const Term& term, T* sums, MatrixShape shape, WriteMode mode) {
   constexpr unsigned kWarps = kColumnThreads / kWarp;
+  constexpr unsigned kRows = kColumnThreads / kColumns;
   constexpr unsigned kLoads = 8;  // on the way at a time
-  __shared__ T partial[kWarps][kWarp];
-  const unsigned warp = threadIdx.x / kWarp;
-  const unsigned lane = threadIdx.x % kWarp;
-  for (std::size_t first = static_cast<std::size_t>(blockIdx.x) * kWarp; first < shape.columns;
-       first += static_cast<std::size_t>(gridDim.x) * kWarp) {
-    const std::size_t column = first + lane;
+  static_assert(kWarp % kColumns == 0);
+  __shared__ T partial[kWarps][kColumns];
+  for (std::size_t first = static_cast<std::size_t>(blockIdx.x) * kColumns; first < shape.columns;
+       first += static_cast<std::size_t>(gridDim.x) * kColumns) {
+    const std::size_t column = first + threadIdx.x % kColumns;
     T sum = 0;
     if (column < shape.columns) {
-      std::size_t row = warp;
-      for (; row + (kLoads - 1) * kWarps < shape.rows; row += kLoads * kWarps) {
+      std::size_t row = threadIdx.x / kColumns;
+      for (; row + (kLoads - 1) * kRows < shape.rows; row += kLoads * kRows) {
         T loaded[kLoads];
 #pragma unroll
-        for (unsigned k = 0; k < kLoads; ++k) loaded[k] = term(row + k * kWarps, column);
+        for (unsigned k = 0; k < kLoads; ++k) loaded[k] = term(row + k * kRows, column);
 #pragma unroll
         for (unsigned k = 0; k < kLoads; ++k) sum += loaded[k];
       }
-      for (; row < shape.rows; row += kWarps) sum += term(row, column);
+      for (; row < shape.rows; row += kRows) sum += term(row, column);
     }
-    partial[warp][lane] = sum;
+    for (unsigned offset = kColumns; offset < kWarp; offset *= 2) {
+      sum += __shfl_xor_sync(0xffffffffU, sum, offset);
+    }
+    if (lane() < kColumns) partial[threadIdx.x / kWarp][lane()] = sum;
     __syncthreads();
-    if (warp == 0 && column < shape.columns) {
-      for (unsigned w = 1; w < kWarps; ++w) sum += partial[w][lane];
+    if (threadIdx.x < kColumns && column < shape.columns) {
+      for (unsigned w = 1; w < kWarps; ++w) sum += partial[w][threadIdx.x];
       store(&sums[column], sum, mode);
     }
     __syncthreads();

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <bit>
 #include <cmath>
 #include <cstdint>
 #include <cstdlib>
@@ -26,7 +27,7 @@
 // Shared memory of the block that runs on this host thread. As on a GPU, it is not reset between
 // blocks.
 #undef __shared__
-#define __launch_bounds__(threads)
+#define __launch_bounds__(...)
 #define __shared__ static thread_local
 
 #define threadIdx ::ddp::emulation::thread_index
@@ -78,6 +79,7 @@ inline unsigned __ballot_sync(unsigned lanes, int predicate) {
 }
 
 inline int __ffs(int bits) { return __builtin_ffs(bits); }
+inline int __popc(unsigned bits) { return std::popcount(bits); }
 
 template <class T>
 T atomicAdd(T* target, T value) {
