@@ -3,6 +3,7 @@
 #include <chrono>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "ddp/ddp.h"
 #include "engine/device_parts.h"
@@ -35,7 +36,13 @@ void measure(const std::string& name, const std::shared_ptr<ProcessGroup>& group
 void measure_device_host_time(int rounds) {
   const std::shared_ptr<ProcessGroup> group = init_process_group({.device = DeviceChoice::kCuda});
   const int ranks = group->world_size();
-  if (ranks > 1) return measure(std::to_string(ranks) + " ranks, NCCL", group, rounds);
+  if (ranks > 1) {
+    measure(std::to_string(ranks) + " ranks, NCCL", group, rounds);
+    const std::vector<double> of_nccl = nccl_launch_times(*group, rounds);
+    if (group->rank() != 0) return;
+    const auto kib = static_cast<double>(HostTimeSubject::kBucketBytes >> 10);
+    return print_figure({"host time of ncclAllReduce alone", "us", {{"kib", kib}}}, of_nccl);
+  }
   measure("alone", group, rounds);
   const SimulatedLink instant{.latency = 0ns, .bytes_per_second = 1e15};
   measure("2 ranks, simulated: a kernel a bucket",

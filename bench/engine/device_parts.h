@@ -2,7 +2,9 @@
 #pragma once
 
 #include <filesystem>
+#include <vector>
 
+#include "ddp/collectives/process_group.h"
 #include "support/figure.h"
 #include "support/workload.h"
 
@@ -15,6 +17,10 @@ void measure_device_clock(int ticks);
 
 // Host time and allocations of the engine's calls.
 void measure_device_host_time(int rounds);
+
+// Microseconds of the host for an ncclAllReduce of one bucket without this library: a sample for
+// each step of as many as the engine's host times are for. Collective.
+[[nodiscard]] std::vector<double> nccl_launch_times(ProcessGroup& group, int rounds);
 
 // A training step in a world of one, relative to the same step without the engine.
 void measure_device_alone(int rounds);

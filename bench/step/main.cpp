@@ -121,7 +121,7 @@ void run(const Options& options) {
   const auto add = [&](const std::string& model, std::size_t min_buckets,
                        const std::shared_ptr<ddp::ProcessGroup>& group, std::size_t first) {
     const auto training = std::make_shared<Training>(
-        options.workload(model), group, ddp::DdpOptions{.buckets = {.min_buckets = min_buckets}});
+        options.workload(model), group, ddp::DdpOptions{.buckets = options.buckets(min_buckets)});
     cases.push_back(
         {model, training->engine().layout().buckets.size(), std::string(group->backend()), first});
     variants.push_back({"", [=] { return milliseconds_of_step(*training, options.steps); }});

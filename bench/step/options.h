@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "ddp/collectives/init.h"
+#include "ddp/engine/bucket_layout.h"
 #include "support/workload.h"
 
 namespace ddp::bench {
@@ -16,6 +17,7 @@ struct StepBenchOptions {
   std::vector<std::string> models = {"mlp", "lenet5"};
   std::vector<Backend> backends = {Backend::kAuto};
   std::vector<std::size_t> min_buckets = {4};
+  std::size_t bucket_mib = 0;  // BucketOptions::bucket_bytes_cap, with parts = 1; 0: the defaults
   int rounds = 300;
   int steps = 1;  // in one timing
   std::size_t batch = 64;
@@ -26,6 +28,10 @@ struct StepBenchOptions {
 
   [[nodiscard]] Workload workload(const std::string& model) const {
     return {model, batch, dtype, amp, image_size, float32_precision};
+  }
+  [[nodiscard]] BucketOptions buckets(std::size_t min) const {
+    if (bucket_mib == 0) return {.min_buckets = min};
+    return {.bucket_bytes_cap = bucket_mib << 20, .parts = 1, .min_buckets = min};
   }
 };
 

@@ -32,7 +32,7 @@ RANK = int(os.environ.get("RANK", "0"))
 PRECISIONS = ("float32", "tf32", "bfloat16 amp")
 # The profiler also lists annotations, which are not kernels.
 ANNOTATIONS = ("DistributedDataParallel", "Optimizer.", "nccl:")
-IMAGE_SIZES = {"lenet5": 28, "resnet18": 224}
+IMAGE_SIZES = {"lenet5": 28, "resnet18": 224, "gpt-micro": 1}  # 1: it has none
 
 
 def print_figure(name, unit, samples, **labels):

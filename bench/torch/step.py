@@ -57,7 +57,7 @@ class Gpt(nn.Module):
         self.ln = nn.LayerNorm(WIDTH)
 
     def forward(self, x):
-        x = self.tokens(x) + self.places(torch.arange(CONTEXT))
+        x = self.tokens(x) + self.places(torch.arange(CONTEXT, device=x.device))
         return (self.ln(self.blocks(x)) @ self.tokens.weight.T).flatten(0, 1)
 
 

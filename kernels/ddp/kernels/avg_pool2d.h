@@ -24,6 +24,7 @@ void avg_pool2d_backward(const Buffer& grad_y, const GradientTarget& grad_x,
 
 namespace ddp::cu {
 
+// All also take 16-bit types, and compute them in float32.
 void avg_pool2d_forward(const Buffer& x, const Buffer& y, const Pool2dShape& shape, Stream stream);
 void avg_pool2d_backward(const Buffer& grad_y, const GradientTarget& grad_x,
                          const Pool2dShape& shape, Stream stream);

@@ -9,7 +9,7 @@
 
 namespace ddp {
 
-// Each holds one element per channel, of the dtype of x.
+// Each holds one element per channel, of the dtype of x, or float32 if that has 16 bits.
 struct BatchNormOperands {
   Buffer mean;
   Buffer invstd;
@@ -50,6 +50,8 @@ void batch_norm_grad_input(const Buffer& x, const Buffer& grad_y, const BatchNor
 
 namespace ddp::cu {
 
+// The versions that have x also take 16-bit types; operands with one element per channel are
+// float32 then.
 void batch_norm_forward(const Buffer& x, const BatchNormOperands& operands, const Buffer& bias,
                         const Buffer& y, const ChannelShape& shape, Stream stream);
 void batch_norm_sums(const Buffer& x, const Buffer& grad_y, const Buffer& mean, const Buffer& sums,

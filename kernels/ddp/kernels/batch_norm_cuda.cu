@@ -30,12 +30,18 @@ Channels<T> channels_of(const BatchNormOperands& operands) {
           pointer_or_null<T>(operands.weight)};
 }
 
-template <class T, class Index>
-__global__ void batch_norm_kernel(const T* x, Channels<T> of, const T* bias, T* y,
-                                  launch::ChannelOf<Index> channel_of) {
-  launch::for_each_index(channel_of.count, [&](Index i) {
+template <class T, class ChannelOf, class C = launch::Compute<T>>
+__global__ void batch_norm_kernel(const T* x, Channels<C> of, const C* bias, T* y,
+                                  ChannelOf channel_of) {
+  using Index = typename ChannelOf::Index;
+  constexpr int kWidth = ChannelOf::kPackWidth;
+  launch::for_each_index(channel_of.count(), [&](Index i) {
     const Index c = channel_of(i);
-    y[i] = (x[i] - of.mean[c]) * of.scale(c) + (bias ? bias[c] : T{0});
+    const C mean = of.mean[c], scale = of.scale(c), shift = bias ? bias[c] : C{0};
+    auto pack = launch::load<kWidth>(x, std::size_t{i} * kWidth);
+#pragma unroll
+    for (C& lane : pack.lane) lane = (lane - mean) * scale + shift;
+    launch::store<kWidth>(y, std::size_t{i} * kWidth, pack, WriteMode::kOverwrite);
   });
 }
 
@@ -45,9 +51,9 @@ struct SumOperands {
   elementwise::Pack<T, kWidth> x, grad_y;
 };
 
-template <class T, class Packs>
+template <class T, class Packs, class C = launch::Compute<T>>
 __global__ void __launch_bounds__(launch::kChannelThreads)
-    batch_norm_sums_kernel(const T* x, const T* grad_y, const T* mean, double* sums,
+    batch_norm_sums_kernel(const T* x, const T* grad_y, const C* mean, double* sums,
                            std::size_t channels, Packs packs) {
   constexpr int kWidth = Packs::kPackWidth;
   const auto load = [&](std::size_t at) {
@@ -55,14 +61,18 @@ __global__ void __launch_bounds__(launch::kChannelThreads)
                                   elementwise::pack_at<kWidth>(grad_y, at)};
   };
   for (std::size_t c = blockIdx.x; c < channels; c += gridDim.x) {
-    const T centre = mean[c];
+    const C centre = mean[c];
     double sum = 0, product = 0;
     launch::visit_channel(packs, c, load, [&](const SumOperands<T, kWidth>& read) {
+      launch::PackSum<T> gradients = 0, products = 0;
 #pragma unroll
       for (int k = 0; k < kWidth; ++k) {
-        sum += static_cast<double>(read.grad_y.lane[k]);
-        product += static_cast<double>(read.grad_y.lane[k] * (read.x.lane[k] - centre));
+        const C gradient = elementwise::convert<C>(read.grad_y.lane[k]);
+        gradients += gradient;
+        products += gradient * (elementwise::convert<C>(read.x.lane[k]) - centre);
       }
+      sum += gradients;
+      product += products;
     });
     sum = launch::block_sum(sum);
     product = launch::block_sum(product);
@@ -93,14 +103,26 @@ __global__ void terms_kernel(const double* sums, const double* n, const T* invst
   }
 }
 
-template <class T, class Index>
-__global__ void grad_input_kernel(const T* x, const T* grad_y, Channels<T> of, const T* terms,
-                                  T* grad_x, launch::ChannelOf<Index> channel_of, WriteMode mode) {
-  launch::for_each_index(channel_of.count, [&](Index i) {
+template <class T, class ChannelOf, class C = launch::Compute<T>>
+__global__ void grad_input_kernel(const T* x, const T* grad_y, Channels<C> of, const C* terms,
+                                  T* grad_x, ChannelOf channel_of, WriteMode mode) {
+  using Index = typename ChannelOf::Index;
+  constexpr int kWidth = ChannelOf::kPackWidth;
+  launch::for_each_index(channel_of.count(), [&](Index i) {
     const Index c = channel_of(i);
-    T gradient = grad_y[i];
-    if (terms) gradient -= terms[c] + (x[i] - of.mean[c]) * terms[channel_of.channels + c];
-    launch::store(&grad_x[i], of.scale(c) * gradient, mode);
+    const C scale = of.scale(c);
+    auto gradient = launch::load<kWidth>(grad_y, std::size_t{i} * kWidth);
+    if (terms) {
+      const C mean = of.mean[c], shift = terms[c], slope = terms[channel_of.channels() + c];
+      const auto input = launch::load<kWidth>(x, std::size_t{i} * kWidth);
+#pragma unroll
+      for (int k = 0; k < kWidth; ++k) {
+        gradient.lane[k] -= shift + (input.lane[k] - mean) * slope;
+      }
+    }
+#pragma unroll
+    for (C& lane : gradient.lane) lane *= scale;
+    launch::store<kWidth>(grad_x, std::size_t{i} * kWidth, gradient, mode);
   });
 }
 
@@ -119,14 +141,17 @@ void batch_norm_forward(const Buffer& x, const BatchNormOperands& operands, cons
   detail::check_batch_norm_forward(x, operands, bias, y, shape);
   if (x.count == 0) return;
   const DeviceGuard guard(x.device);
-  detail::dispatch_float("batch_norm_forward", x.dtype, [&](auto element) {
+  launch::dispatch_any_float("batch_norm_forward", x.dtype, [&](auto element) {
     using T = decltype(element);
-    launch::with_channel_of(shape, [&](auto channel_of) {
-      launch::run(batch_norm_kernel<T, typename decltype(channel_of)::Index>,
-                  launch::blocks_for(x.count), stream, static_cast<const T*>(x.data),
-                  channels_of<T>(operands), pointer_or_null<T>(bias), static_cast<T*>(y.data),
-                  channel_of);
-    });
+    using C = launch::Compute<T>;
+    const auto* in = static_cast<const T*>(x.data);
+    auto* out = static_cast<T*>(y.data);
+    const auto launch_with = [&](auto channel_of) {
+      launch::run(batch_norm_kernel<T, decltype(channel_of)>,
+                  launch::blocks_for(channel_of.count()), stream, in, channels_of<C>(operands),
+                  pointer_or_null<C>(bias), out, channel_of);
+    };
+    launch::with_channel_of(shape, launch_with, in, out);
   });
 }
 
@@ -135,16 +160,16 @@ void batch_norm_sums(const Buffer& x, const Buffer& grad_y, const Buffer& mean, 
   detail::check_batch_norm_sums(x, grad_y, mean, sums, shape);
   if (x.count == 0) return cu::fill(sums, 0, stream);
   const DeviceGuard guard(x.device);
-  detail::dispatch_float("batch_norm_sums", x.dtype, [&](auto element) {
+  launch::dispatch_any_float("batch_norm_sums", x.dtype, [&](auto element) {
     using T = decltype(element);
     const auto* data = static_cast<const T*>(x.data);
     const auto* gradient = static_cast<const T*>(grad_y.data);
     const auto launch_with = [&](auto packs) {
       launch::run_channels(batch_norm_sums_kernel<T, decltype(packs)>, shape.channels, stream, data,
-                           gradient, static_cast<const T*>(mean.data),
+                           gradient, static_cast<const launch::Compute<T>*>(mean.data),
                            static_cast<double*>(sums.data), shape.channels, packs);
     };
-    launch::with_channel_packs<T>(shape, launch_with, data, gradient);
+    launch::with_channel_packs(shape, launch_with, data, gradient);
   });
 }
 
@@ -193,14 +218,19 @@ void batch_norm_grad_input(const Buffer& x, const Buffer& grad_y, const BatchNor
   detail::check_batch_norm_grad_input(x, grad_y, operands, terms, target, shape);
   if (x.count == 0) return;
   const DeviceGuard guard(x.device);
-  detail::dispatch_float("batch_norm_grad_input", x.dtype, [&](auto element) {
+  launch::dispatch_any_float("batch_norm_grad_input", x.dtype, [&](auto element) {
     using T = decltype(element);
-    launch::with_channel_of(shape, [&](auto channel_of) {
-      launch::run(grad_input_kernel<T, typename decltype(channel_of)::Index>,
-                  launch::blocks_for(x.count), stream, static_cast<const T*>(x.data),
-                  static_cast<const T*>(grad_y.data), channels_of<T>(operands),
-                  pointer_or_null<T>(terms), static_cast<T*>(target.data), channel_of, grad_x.mode);
-    });
+    using C = launch::Compute<T>;
+    const auto* in = static_cast<const T*>(x.data);
+    const auto* gradient = static_cast<const T*>(grad_y.data);
+    auto* out = static_cast<T*>(target.data);
+    const auto launch_with = [&](auto channel_of) {
+      launch::run(grad_input_kernel<T, decltype(channel_of)>,
+                  launch::blocks_for(channel_of.count()), stream, in, gradient,
+                  channels_of<C>(operands), pointer_or_null<C>(terms), out, channel_of,
+                  grad_x.mode);
+    };
+    launch::with_channel_of(shape, launch_with, in, gradient, out);
   });
 }
 

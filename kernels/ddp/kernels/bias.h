@@ -15,6 +15,7 @@ void bias_grad(const Buffer& grad_y, const GradientTarget& grad_bias, MatrixShap
 
 namespace ddp::cu {
 
+// All also take 16-bit types, and compute them in float32.
 void bias_add(const Buffer& y, const Buffer& bias, MatrixShape shape, Stream stream);
 void bias_grad(const Buffer& grad_y, const GradientTarget& grad_bias, MatrixShape shape,
                Stream stream);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "ddp/cuda/cuda.h"
 #include "ddp/kernels/bias.h"
+#include "ddp/kernels/detail/any_float.cuh"
 #include "ddp/kernels/detail/checks.h"
 #include "ddp/kernels/detail/column_sums.cuh"
 #include "ddp/kernels/detail/launch.cuh"
@@ -8,15 +9,21 @@
 namespace ddp::cu {
 namespace {
 
-template <class T, class Index>
-__global__ void bias_add_kernel(T* y, const T* bias, Index count, detail::Divisor<Index> columns) {
-  launch::for_each_index(count, [&](Index i) { y[i] += bias[i % columns]; });
+template <int kWidth, class T, class Index>
+__global__ void bias_add_kernel(T* y, const T* bias, Index packs,
+                                detail::Divisor<Index> packs_per_row) {
+  launch::for_each_index(packs, [&](Index i) {
+    const auto pack = launch::load<kWidth>(bias, std::size_t{i % packs_per_row} * kWidth);
+    launch::store<kWidth>(y, std::size_t{i} * kWidth, pack, WriteMode::kAccumulate);
+  });
 }
 
 template <unsigned kColumns, class T>
 __global__ void __launch_bounds__(launch::kColumnThreads, 1)
     bias_grad_kernel(const T* grad_y, T* grad_bias, MatrixShape shape, WriteMode mode) {
-  const auto term = [=](std::size_t r, std::size_t c) { return grad_y[r * shape.columns + c]; };
+  const auto term = [=](std::size_t r, std::size_t c) {
+    return elementwise::convert<launch::Compute<T>>(grad_y[r * shape.columns + c]);
+  };
   launch::store_column_sums<kColumns>(term, grad_bias, shape, mode);
 }
 
@@ -27,13 +34,19 @@ void bias_add(const Buffer& y, const Buffer& bias, MatrixShape shape, Stream str
   detail::require("bias_add", "bias", bias, detail::like(y, shape.columns));
   if (y.count == 0) return;
   const DeviceGuard guard(y.device);
-  detail::dispatch_float("bias_add", y.dtype, [&](auto element) {
+  launch::dispatch_any_float("bias_add", y.dtype, [&](auto element) {
     using T = decltype(element);
-    launch::with_grid_index(y.count, [&](auto index) {
-      using Index = decltype(index);
-      launch::run(bias_add_kernel<T, Index>, launch::blocks_for(y.count), stream,
-                  static_cast<T*>(y.data), static_cast<const T*>(bias.data),
-                  static_cast<Index>(y.count), static_cast<Index>(shape.columns));
+    auto* elements = static_cast<T*>(y.data);
+    const auto* row = static_cast<const T*>(bias.data);
+    const bool is_wide =
+        launch::are_aligned(elements, row) && shape.columns % launch::kWide<T> == 0;
+    launch::with_width<T>(is_wide, [&](auto width) {
+      const std::size_t packs = y.count / width;
+      launch::with_grid_index(packs, [&](auto index) {
+        using Index = decltype(index);
+        launch::run(bias_add_kernel<width, T, Index>, launch::blocks_for(packs), stream, elements,
+                    row, static_cast<Index>(packs), static_cast<Index>(shape.columns / width));
+      });
     });
   });
 }
@@ -45,7 +58,7 @@ void bias_grad(const Buffer& grad_y, const GradientTarget& grad_bias, MatrixShap
   detail::require("bias_grad", "grad_bias", target, detail::like(grad_y, shape.columns));
   if (target.count == 0) return;
   const DeviceGuard guard(target.device);
-  detail::dispatch_float("bias_grad", target.dtype, [&](auto element) {
+  launch::dispatch_any_float("bias_grad", target.dtype, [&](auto element) {
     using T = decltype(element);
     launch::with_columns(shape.columns, [&](auto columns, unsigned blocks) {
       launch_kernel(bias_grad_kernel<decltype(columns)::value, T>, blocks, launch::kColumnThreads,

@@ -33,6 +33,7 @@ void binary(const Buffer& a, const Buffer& b, const GradientTarget& y, const Bin
 
 namespace ddp::cu {
 
+// Also takes 16-bit types, and computes them in float32.
 void binary(const Buffer& a, const Buffer& b, const GradientTarget& y, const BinaryFunction& f,
             Stream stream);
 

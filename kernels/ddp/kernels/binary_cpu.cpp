@@ -8,14 +8,17 @@
 namespace ddp::cpu {
 
 void binary(const Buffer& a, const Buffer& b, const GradientTarget& y, const BinaryFunction& f) {
-  detail::dispatch_binary(a, b, y.buffer, f, [&](const auto& function, auto element) {
+  detail::check_binary(a, b, y.buffer);
+  detail::dispatch_float("binary", a.dtype, [&](auto element) {
     using T = decltype(element);
     const T* left = static_cast<const T*>(a.data);
     const T* right = static_cast<const T*>(b.data);
     T* out = static_cast<T*>(y.buffer.data);
-    detail::vectorised([=, mode = y.mode, count = a.count] {
-      detail::write_each(out, mode, count,
-                         [=](std::size_t i) { return function(left[i], right[i]); });
+    detail::with_binary<T>(f, [&](const auto& function) {
+      detail::vectorised([=, mode = y.mode, count = a.count] {
+        detail::write_each(out, mode, count,
+                           [=](std::size_t i) { return function(left[i], right[i]); });
+      });
     });
   });
 }

@@ -1,32 +1,45 @@
 // SPDX-License-Identifier: MIT
 #include "ddp/cuda/cuda.h"
 #include "ddp/kernels/binary.h"
+#include "ddp/kernels/detail/any_float.cuh"
 #include "ddp/kernels/detail/binary_functions.h"
-#include "ddp/kernels/detail/launch.cuh"
 
 namespace ddp::cu {
 namespace {
 
 template <class T, class Function>
-__global__ void binary_kernel(Function function, const T* a, const T* b, T* y, std::size_t count,
-                              WriteMode mode) {
-  for (std::size_t i = launch::global_thread(); i < count; i += launch::grid_threads()) {
-    launch::store(&y[i], function(a[i], b[i]), mode);
+struct Combine {
+  Function function;
+  const T* a;
+  const T* b;
+  T* y;
+  WriteMode mode;
+
+  template <int N>
+  __device__ void at(std::size_t i) const {
+    auto pack = launch::load<N>(a, i);
+    const auto other = launch::load<N>(b, i);
+#pragma unroll
+    for (int k = 0; k < N; ++k) pack.lane[k] = function(pack.lane[k], other.lane[k]);
+    launch::store<N>(y, i, pack, mode);
   }
-}
+};
 
 }  // namespace
 
 void binary(const Buffer& a, const Buffer& b, const GradientTarget& y, const BinaryFunction& f,
             Stream stream) {
-  detail::dispatch_binary(a, b, y.buffer, f, [&](const auto& function, auto element) {
-    if (a.count == 0) return;
-    const DeviceGuard guard(a.device);
+  detail::check_binary(a, b, y.buffer);
+  const DeviceGuard guard(a.device);
+  launch::dispatch_any_float("binary", a.dtype, [&](auto element) {
     using T = decltype(element);
-    using Function = std::decay_t<decltype(function)>;
-    launch::run(binary_kernel<T, Function>, launch::blocks_for(a.count), stream, function,
-                static_cast<const T*>(a.data), static_cast<const T*>(b.data),
-                static_cast<T*>(y.buffer.data), a.count, y.mode);
+    detail::with_binary<launch::Compute<T>>(f, [&](const auto& function) {
+      const Combine<T, std::decay_t<decltype(function)>> combine{
+          function, static_cast<const T*>(a.data), static_cast<const T*>(b.data),
+          static_cast<T*>(y.buffer.data), y.mode};
+      elementwise::launch<launch::kWide<T>>(
+          combine, a.count, launch::are_aligned(combine.a, combine.b, combine.y), stream);
+    });
   });
 }
 

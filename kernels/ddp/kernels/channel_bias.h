@@ -18,7 +18,7 @@ void channel_bias_grad(const Buffer& grad_y, const GradientTarget& grad_bias,
 
 namespace ddp::cu {
 
-// Also takes 16-bit types.
+// All also take 16-bit types, and compute them in float32.
 void channel_bias_add(const Buffer& y, const Buffer& bias, const ChannelShape& shape,
                       Stream stream);
 void channel_bias_grad(const Buffer& grad_y, const GradientTarget& grad_bias,

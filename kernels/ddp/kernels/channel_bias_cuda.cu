@@ -10,12 +10,16 @@
 namespace ddp::cu {
 namespace {
 
-template <class T, class Index>
-__global__ void channel_bias_add_kernel(T* y, const T* bias, launch::ChannelOf<Index> channel_of) {
-  launch::for_each_index(channel_of.count, [&](Index i) {
-    using Compute = elementwise::Compute<T>;
-    y[i] = elementwise::convert<T>(elementwise::convert<Compute>(y[i]) +
-                                   elementwise::convert<Compute>(bias[channel_of(i)]));
+template <class T, class ChannelOf>
+__global__ void channel_bias_add_kernel(T* y, const T* bias, ChannelOf channel_of) {
+  using Index = typename ChannelOf::Index;
+  constexpr int kWidth = ChannelOf::kPackWidth;
+  launch::for_each_index(channel_of.count(), [&](Index i) {
+    const auto shift = elementwise::convert<launch::Compute<T>>(bias[channel_of(i)]);
+    auto pack = launch::load<kWidth>(y, std::size_t{i} * kWidth);
+#pragma unroll
+    for (auto& lane : pack.lane) lane += shift;
+    launch::store<kWidth>(y, std::size_t{i} * kWidth, pack, WriteMode::kOverwrite);
   });
 }
 
@@ -26,13 +30,14 @@ __global__ void __launch_bounds__(launch::kChannelThreads)
   constexpr int kWidth = Packs::kPackWidth;
   const auto load = [&](std::size_t at) { return elementwise::pack_at<kWidth>(grad_y, at); };
   for (std::size_t channel = blockIdx.x; channel < channels; channel += gridDim.x) {
-    T sum = 0;
+    using Compute = launch::Compute<T>;
+    Compute sum = 0;
     launch::visit_channel(packs, channel, load, [&](const elementwise::Pack<T, kWidth>& pack) {
 #pragma unroll
-      for (const T value : pack.lane) sum += value;
+      for (const T value : pack.lane) sum += elementwise::convert<Compute>(value);
     });
     sum = launch::block_sum(sum);
-    if (threadIdx.x == 0) launch::store(&grad_bias[channel], sum, mode);
+    if (threadIdx.x == 0) launch::store<1>(grad_bias, channel, {sum}, mode);
   }
 }
 
@@ -43,17 +48,15 @@ void channel_bias_add(const Buffer& y, const Buffer& bias, const ChannelShape& s
   detail::check_channel_bias("channel_bias_add", "y", y, bias, shape);
   if (y.count == 0) return;
   const DeviceGuard guard(y.device);
-  elementwise::dispatch_device(y.dtype, [&](auto element) {
+  launch::dispatch_any_float("channel_bias_add", y.dtype, [&](auto element) {
     using T = decltype(element);
-    if constexpr (std::is_integral_v<T>) {
-      detail::refuse_dtype("channel_bias_add", y.dtype);
-    } else {
-      launch::with_channel_of(shape, [&](auto channel_of) {
-        launch::run(channel_bias_add_kernel<T, typename decltype(channel_of)::Index>,
-                    launch::blocks_for(y.count), stream, static_cast<T*>(y.data),
-                    static_cast<const T*>(bias.data), channel_of);
-      });
-    }
+    auto* elements = static_cast<T*>(y.data);
+    const auto launch_with = [&](auto channel_of) {
+      launch::run(channel_bias_add_kernel<T, decltype(channel_of)>,
+                  launch::blocks_for(channel_of.count()), stream, elements,
+                  static_cast<const T*>(bias.data), channel_of);
+    };
+    launch::with_channel_of(shape, launch_with, elements);
   });
 }
 
@@ -63,7 +66,7 @@ void channel_bias_grad(const Buffer& grad_y, const GradientTarget& grad_bias,
   detail::check_channel_bias("channel_bias_grad", "grad_y", grad_y, target, shape);
   if (target.count == 0) return;
   const DeviceGuard guard(target.device);
-  detail::dispatch_float("channel_bias_grad", target.dtype, [&](auto element) {
+  launch::dispatch_any_float("channel_bias_grad", target.dtype, [&](auto element) {
     using T = decltype(element);
     const auto* gradient = static_cast<const T*>(grad_y.data);
     const auto launch_with = [&](auto packs) {
@@ -71,7 +74,7 @@ void channel_bias_grad(const Buffer& grad_y, const GradientTarget& grad_bias,
                            gradient, static_cast<T*>(target.data), shape.channels, grad_bias.mode,
                            packs);
     };
-    launch::with_channel_packs<T>(shape, launch_with, gradient);
+    launch::with_channel_packs(shape, launch_with, gradient);
   });
 }
 

@@ -21,16 +21,20 @@ __global__ void __launch_bounds__(launch::kChannelThreads)
   constexpr int kWidth = Packs::kPackWidth;
   const std::size_t n = shape.batch * shape.plane;
   for (std::size_t c = blockIdx.x; c < shape.channels; c += gridDim.x) {
-    const T origin = x[c * shape.plane];
+    const auto origin = elementwise::convert<launch::Compute<T>>(x[c * shape.plane]);
     double sum = 0, squares = 0;
     const auto load = [&](std::size_t at) { return elementwise::pack_at<kWidth>(x, at); };
     launch::visit_channel(packs, c, load, [&](const elementwise::Pack<T, kWidth>& pack) {
+      launch::PackSum<T> distances = 0, products = 0;
 #pragma unroll
       for (const T value : pack.lane) {
-        const double distance = static_cast<double>(value - origin);
-        sum += distance;
-        squares += distance * distance;
+        const launch::PackSum<T> distance =
+            elementwise::convert<launch::Compute<T>>(value) - origin;
+        distances += distance;
+        products += distance * distance;
       }
+      sum += distances;
+      squares += products;
     });
     sum = launch::block_sum(sum);
     squares = launch::block_sum(squares);
@@ -107,14 +111,14 @@ void channel_moments(const Buffer& x, const Buffer& moments, const ChannelShape&
   detail::check_channel_moments(x, moments, shape);
   if (x.count == 0) return cu::fill(moments, 0, stream);
   const DeviceGuard guard(x.device);
-  detail::dispatch_float("channel_moments", x.dtype, [&](auto element) {
+  launch::dispatch_any_float("channel_moments", x.dtype, [&](auto element) {
     using T = decltype(element);
     const auto* data = static_cast<const T*>(x.data);
     const auto launch_with = [&](auto packs) {
       launch::run_channels(channel_moments_kernel<T, decltype(packs)>, shape.channels, stream, data,
                            static_cast<double*>(moments.data), shape, packs);
     };
-    launch::with_channel_packs<T>(shape, launch_with, data);
+    launch::with_channel_packs(shape, launch_with, data);
   });
 }
 

@@ -31,6 +31,7 @@ void dropout(const Buffer& x, const GradientTarget& y, const DropoutMask& mask, 
 
 namespace ddp::cu {
 
+// Also takes 16-bit types, and computes them in float32.
 void dropout(const Buffer& x, const GradientTarget& y, const DropoutMask& mask, MatrixShape shape,
              Stream stream);
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "ddp/cuda/cuda.h"
+#include "ddp/kernels/detail/any_float.cuh"
 #include "ddp/kernels/detail/dropout_draws.h"
 #include "ddp/kernels/detail/launch.cuh"
 #include "ddp/kernels/dropout.h"
@@ -7,18 +8,26 @@
 namespace ddp::cu {
 namespace {
 
-template <class T>
-__global__ void dropout_kernel(const T* x, T* y, DropoutMask mask, T scale, MatrixShape shape,
-                               WriteMode mode) {
-  const std::size_t count = shape.rows * shape.columns;
+// Each draw of 64 bits is for two columns.
+template <int kWidth, class T, class Index>
+__global__ void dropout_kernel(const T* x, T* y, Index packs, detail::Divisor<Index> packs_per_row,
+                               DropoutMask mask, launch::Compute<T> scale, WriteMode mode) {
   const std::uint64_t threshold = detail::dropout_threshold(mask);
-  for (std::size_t i = launch::global_thread(); i < count; i += launch::grid_threads()) {
-    const std::size_t column = i % shape.columns;
-    const std::uint64_t row = detail::dropout_row(mask, i / shape.columns);
-    const std::uint64_t draws = random_bits(mask.key, row, column / 2);
-    const std::uint64_t draw = column % 2 == 0 ? draws & 0xffffffffU : draws >> 32;
-    launch::store(&y[i], draw < threshold ? T{0} : x[i] * scale, mode);
-  }
+  launch::for_each_index(packs, [&](Index i) {
+    const Index row = i / packs_per_row;
+    const std::size_t column = std::size_t{i - row * packs_per_row} * kWidth;
+    auto pack = launch::load<kWidth>(x, std::size_t{i} * kWidth);
+    std::uint64_t draws = 0;
+#pragma unroll
+    for (int k = 0; k < kWidth; ++k) {
+      if (k % 2 == 0) {
+        draws = random_bits(mask.key, detail::dropout_row(mask, row), (column + k) / 2);
+      }
+      const std::uint64_t draw = (column + k) % 2 == 0 ? draws & 0xffffffffU : draws >> 32;
+      pack.lane[k] = draw < threshold ? 0 : pack.lane[k] * scale;
+    }
+    launch::store<kWidth>(y, std::size_t{i} * kWidth, pack, mode);
+  });
 }
 
 }  // namespace
@@ -28,11 +37,21 @@ void dropout(const Buffer& x, const GradientTarget& y, const DropoutMask& mask, 
   detail::check_dropout(x, y.buffer, mask, shape);
   if (x.count == 0) return;
   const DeviceGuard guard(x.device);
-  detail::dispatch_float("dropout", x.dtype, [&](auto element) {
+  launch::dispatch_any_float("dropout", x.dtype, [&](auto element) {
     using T = decltype(element);
-    launch::run(dropout_kernel<T>, launch::blocks_for(x.count), stream,
-                static_cast<const T*>(x.data), static_cast<T*>(y.buffer.data), mask,
-                static_cast<T>(detail::dropout_scale(mask)), shape, y.mode);
+    const auto* in = static_cast<const T*>(x.data);
+    auto* out = static_cast<T*>(y.buffer.data);
+    const auto scale = static_cast<launch::Compute<T>>(detail::dropout_scale(mask));
+    const bool is_wide = launch::are_aligned(in, out) && shape.columns % launch::kWide<T> == 0;
+    launch::with_width<T>(is_wide, [&](auto width) {
+      const std::size_t packs = x.count / width;
+      launch::with_grid_index(packs, [&](auto index) {
+        using Index = decltype(index);
+        launch::run(dropout_kernel<width, T, Index>, launch::blocks_for(packs), stream, in, out,
+                    static_cast<Index>(packs), static_cast<Index>(shape.columns / width), mask,
+                    scale, y.mode);
+      });
+    });
   });
 }
 

@@ -5,11 +5,10 @@
 // inputs give equal bits.
 #include <cmath>
 #include <cstdint>
-#include <type_traits>
 
 #include "ddp/buffer_ops/buffer_ops.h"
-#include "ddp/buffer_ops/elementwise.cuh"
 #include "ddp/cuda/cuda.h"
+#include "ddp/kernels/detail/any_float.cuh"
 #include "ddp/kernels/detail/embedding_checks.h"
 #include "ddp/kernels/detail/launch.cuh"
 #include "ddp/kernels/embedding.h"
@@ -126,19 +125,23 @@ __device__ unsigned list_found(Search& search, const std::int64_t* indices, std:
   return count;
 }
 
-// Adds column `column` of the listed positions, which `gradients` begins with, to the table.
-template <class T>
+// Adds the elements from `column` on of the listed positions, of which `gradients` holds the first
+// one's row, to the table.
+template <int kWidth, class T>
 __device__ void add_column(const Search& search, unsigned count, const T* gradients, T* grad_table,
                            std::size_t columns, std::size_t column) {
+  using Pack = elementwise::Pack<T, kWidth>;
   constexpr unsigned kLoads = 4;  // on the way at a time
   unsigned slot = kOwnPositions;
-  T sum = 0;
-  T* target = nullptr;
+  Pack sum;
+  Pack* target = nullptr;
   for (unsigned begin = 0; begin < count; begin += kLoads) {
-    T loaded[kLoads] = {};
+    Pack loaded[kLoads];
 #pragma unroll
     for (unsigned k = 0; k < kLoads; ++k) {
-      if (begin + k < count) loaded[k] = gradients[search.positions[begin + k] * columns + column];
+      if (begin + k >= count) break;
+      const std::size_t at = search.positions[begin + k] * columns + column;
+      loaded[k] = elementwise::pack_at<kWidth>(gradients, at);
     }
 #pragma unroll
     for (unsigned k = 0; k < kLoads; ++k) {
@@ -146,16 +149,18 @@ __device__ void add_column(const Search& search, unsigned count, const T* gradie
       if (search.slots[begin + k] != slot) {
         if (target != nullptr) *target = sum;
         slot = search.slots[begin + k];
-        target = grad_table + static_cast<std::size_t>(search.own[slot]) * columns + column;
+        const std::size_t row = static_cast<std::size_t>(search.own[slot]);
+        target = &elementwise::pack_at<kWidth>(grad_table, row * columns + column);
         sum = *target;
       }
-      sum += loaded[k];
+#pragma unroll
+      for (int lane = 0; lane < kWidth; ++lane) sum.lane[lane] += loaded[k].lane[lane];
     }
   }
   if (target != nullptr) *target = sum;
 }
 
-template <class T>
+template <int kWidth, class T>
 __global__ void embedding_backward_kernel(const T* grad_y, const std::int64_t* indices,
                                           std::size_t positions, T* grad_table, MatrixShape shape) {
   __shared__ Search search;
@@ -164,8 +169,10 @@ __global__ void embedding_backward_kernel(const T* grad_y, const std::int64_t* i
     if (!find_own(search, indices, positions, first, shape.rows)) first = positions;
     for (; first < positions; first += kPositions) {
       const unsigned count = list_found(search, indices, positions, first);
-      for (std::size_t c = threadIdx.x; count > 0 && c < shape.columns; c += launch::kThreads) {
-        add_column(search, count, grad_y + first * shape.columns, grad_table, shape.columns, c);
+      const T* gradients = grad_y + first * shape.columns;
+      for (std::size_t c = threadIdx.x * kWidth; count > 0 && c < shape.columns;
+           c += launch::kThreads * kWidth) {
+        add_column<kWidth>(search, count, gradients, grad_table, shape.columns, c);
       }
       __syncthreads();  // the next turn overwrites the list
     }
@@ -182,25 +189,20 @@ void embedding_forward(const Buffer& table, const Buffer& indices, const Buffer&
   const DeviceGuard guard(y.device);
   detail::dispatch_float("embedding_forward", table.dtype, [&](auto element) {
     using T = decltype(element);
+    const auto* rows = static_cast<const T*>(table.data);
+    auto* target = static_cast<T*>(y.data);
     const std::size_t columns = shape_of_table.columns;
-    const auto run = [&](auto width) {
-      constexpr int kWidth = decltype(width)::value;
-      launch::with_grid_index(y.count, [&](auto index) {
+    const bool is_wide = launch::are_aligned(rows, target) && columns % launch::kWide<T> == 0;
+    launch::with_width<T>(is_wide, [&](auto width) {
+      const std::size_t packs = y.count / width;
+      launch::with_grid_index(packs, [&](auto index) {
         using Index = decltype(index);
-        launch::run(embedding_kernel<kWidth, T, Index>, launch::blocks_for(y.count / kWidth),
-                    stream, static_cast<const T*>(table.data),
-                    static_cast<const std::int64_t*>(indices.data), static_cast<T*>(y.data),
-                    static_cast<Index>(y.count / kWidth), static_cast<Index>(columns / kWidth),
+        launch::run(embedding_kernel<width, T, Index>, launch::blocks_for(packs), stream, rows,
+                    static_cast<const std::int64_t*>(indices.data), target,
+                    static_cast<Index>(packs), static_cast<Index>(columns / width),
                     shape_of_table.rows);
       });
-    };
-    constexpr int kWide = elementwise::kAccessBytes / sizeof(T);
-    if (columns % kWide == 0 && elementwise::is_aligned(table.data, elementwise::kAccessBytes) &&
-        elementwise::is_aligned(y.data, elementwise::kAccessBytes)) {
-      run(std::integral_constant<int, kWide>{});
-    } else {
-      run(std::integral_constant<int, 1>{});
-    }
+    });
   });
 }
 
@@ -214,10 +216,16 @@ void embedding_backward(const Buffer& grad_y, const Buffer& indices,
   const DeviceGuard guard(target.device);
   detail::dispatch_float("embedding_backward", target.dtype, [&](auto element) {
     using T = decltype(element);
-    launch::run(embedding_backward_kernel<T>, launch::blocks_for(indices.count, kOwnPositions),
-                stream, static_cast<const T*>(grad_y.data),
-                static_cast<const std::int64_t*>(indices.data), indices.count,
-                static_cast<T*>(target.data), shape_of_table);
+    const auto* gradients = static_cast<const T*>(grad_y.data);
+    auto* rows = static_cast<T*>(target.data);
+    const bool is_wide =
+        launch::are_aligned(gradients, rows) && shape_of_table.columns % launch::kWide<T> == 0;
+    launch::with_width<T>(is_wide, [&](auto width) {
+      launch::run(embedding_backward_kernel<width, T>,
+                  launch::blocks_for(indices.count, kOwnPositions), stream, gradients,
+                  static_cast<const std::int64_t*>(indices.data), indices.count, rows,
+                  shape_of_table);
+    });
   });
 }
 

@@ -18,11 +18,16 @@ struct SumSquares {
   double* partials;  // one per chunk
 
   __device__ void operator()(const Operand<T>& tensor, const launch::Chunk& chunk) const {
-    double sum = 0;
-    for (std::size_t i = chunk.begin + threadIdx.x; i < chunk.end; i += blockDim.x) {
-      const double value = tensor.grad[i];
-      sum += value * value;
+    constexpr unsigned kLoads = detail::kChunkElements / launch::kThreads;  // on the way at a time
+    T loaded[kLoads];
+#pragma unroll
+    for (unsigned k = 0; k < kLoads; ++k) {
+      const std::size_t i = chunk.begin + k * launch::kThreads + threadIdx.x;
+      loaded[k] = i < chunk.end ? tensor.grad[i] : T{0};
     }
+    double sum = 0;
+#pragma unroll
+    for (const T value : loaded) sum += static_cast<double>(value) * static_cast<double>(value);
     sum = launch::block_sum(sum);
     if (threadIdx.x == 0) partials[chunk.index] = sum;
   }

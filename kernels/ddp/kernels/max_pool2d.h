@@ -21,6 +21,7 @@ void max_pool2d_backward(const Buffer& grad_y, const Buffer& indices, const Grad
 
 namespace ddp::cu {
 
+// All also take 16-bit types, and compute them in float32.
 void max_pool2d_forward(const Buffer& x, const Buffer& y, const Buffer& indices,
                         const Pool2dShape& shape, Stream stream);
 void max_pool2d_backward(const Buffer& grad_y, const Buffer& indices, const GradientTarget& grad_x,

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include <cstdint>
-#include <type_traits>
 
-#include "ddp/buffer_ops/elementwise.cuh"
 #include "ddp/cuda/cuda.h"
+#include "ddp/kernels/detail/any_float.cuh"
 #include "ddp/kernels/detail/launch.cuh"
 #include "ddp/kernels/detail/max_pool2d_checks.h"
 #include "ddp/kernels/detail/window_axis.h"
@@ -27,10 +26,15 @@ __global__ void max_pool2d_kernel(const T* x, T* y, std::int32_t* indices, Index
     const auto columns = axes.columns.window(i - row * axes.columns.output);
     const T* in = x + static_cast<std::size_t>(plane) * axes.rows.input * width;
     Index best = rows.begin * width + columns.begin;
+    auto largest = elementwise::convert<launch::Compute<T>>(in[best]);
     for (Index h = rows.begin; h < rows.end; ++h) {
       for (Index w = columns.begin; w < columns.end; ++w) {
         const Index at = h * width + w;
-        if (in[at] > in[best] || in[at] != in[at]) best = at;
+        const auto value = elementwise::convert<launch::Compute<T>>(in[at]);
+        if (value > largest || value != value) {
+          best = at;
+          largest = value;
+        }
       }
     }
     y[i] = in[best];
@@ -54,23 +58,19 @@ __global__ void max_pool2d_backward_kernel(const T* grad_y, const std::int32_t* 
     const Index begin = axes.columns.windows_of(column).begin;
     const Index end = axes.columns.windows_of(column + kWidth - 1).end;
     const Index first_window = plane * axes.rows.output * axes.columns.output;
-    elementwise::Pack<T, kWidth> sums = {};
+    using Compute = launch::Compute<T>;
+    elementwise::Pack<Compute, kWidth> sums = {};
     for (Index r = rows.begin; r < rows.end; ++r) {
       for (Index c = begin; c < end; ++c) {
         const Index window = first_window + r * axes.columns.output + c;
         const std::int32_t chosen = indices[window] - at;
-        const T gradient = grad_y[window];  // read in any case, so as not to wait for `chosen`
+        // Read in any case, so as not to wait for `chosen`.
+        const auto gradient = elementwise::convert<Compute>(grad_y[window]);
 #pragma unroll
-        for (int k = 0; k < kWidth; ++k) sums.lane[k] += chosen == k ? gradient : T{0};
+        for (int k = 0; k < kWidth; ++k) sums.lane[k] += chosen == k ? gradient : Compute{0};
       }
     }
-    auto& stored = elementwise::pack_at<kWidth>(grad_x, static_cast<std::size_t>(i) * kWidth);
-    if (mode == WriteMode::kAccumulate) {
-      const auto before = stored;
-#pragma unroll
-      for (int k = 0; k < kWidth; ++k) sums.lane[k] = before.lane[k] + sums.lane[k];
-    }
-    stored = sums;
+    launch::store<kWidth>(grad_x, std::size_t{i} * kWidth, sums, mode);
   });
 }
 
@@ -81,7 +81,7 @@ void max_pool2d_forward(const Buffer& x, const Buffer& y, const Buffer& indices,
   detail::check_max_pool2d("max_pool2d_forward", x, y, indices, shape);
   if (y.count == 0) return;
   const DeviceGuard guard(y.device);
-  detail::dispatch_float("max_pool2d_forward", x.dtype, [&](auto element) {
+  launch::dispatch_any_float("max_pool2d_forward", x.dtype, [&](auto element) {
     using T = decltype(element);
     launch::with_grid_index(detail::largest_index(shape), [&](auto index) {
       using Index = decltype(index);
@@ -99,26 +99,21 @@ void max_pool2d_backward(const Buffer& grad_y, const Buffer& indices, const Grad
   detail::check_max_pool2d("max_pool2d_backward", target, grad_y, indices, shape);
   if (target.count == 0) return;
   const DeviceGuard guard(target.device);
-  detail::dispatch_float("max_pool2d_backward", target.dtype, [&](auto element) {
+  launch::dispatch_any_float("max_pool2d_backward", target.dtype, [&](auto element) {
     using T = decltype(element);
     launch::with_grid_index(detail::largest_index(shape), [&](auto index) {
       using Index = decltype(index);
-      const auto run = [&](auto width) {
-        constexpr int kWidth = decltype(width)::value;
-        const std::size_t packs = target.count / kWidth;
-        launch::run(max_pool2d_backward_kernel<kWidth, T, Index>, launch::blocks_for(packs), stream,
+      auto* elements = static_cast<T*>(target.data);
+      const bool is_wide =
+          launch::are_aligned(elements) && shape.input.width % launch::kWide<T> == 0;
+      launch::with_width<T>(is_wide, [&](auto width) {
+        const std::size_t packs = target.count / width;
+        launch::run(max_pool2d_backward_kernel<width, T, Index>, launch::blocks_for(packs), stream,
                     static_cast<const T*>(grad_y.data),
-                    static_cast<const std::int32_t*>(indices.data), static_cast<T*>(target.data),
-                    static_cast<Index>(packs), static_cast<Index>(shape.input.width / kWidth),
+                    static_cast<const std::int32_t*>(indices.data), elements,
+                    static_cast<Index>(packs), static_cast<Index>(shape.input.width / width),
                     detail::axes_of<Index>(shape), grad_x.mode);
-      };
-      constexpr int kWide = elementwise::kAccessBytes / sizeof(T);
-      if (shape.input.width % kWide == 0 &&
-          elementwise::is_aligned(target.data, elementwise::kAccessBytes)) {
-        run(std::integral_constant<int, kWide>{});
-      } else {
-        run(std::integral_constant<int, 1>{});
-      }
+      });
     });
   });
 }

@@ -38,6 +38,7 @@ void transpose(const Buffer& x, const GradientTarget& y, const TransposeShape& s
 
 namespace ddp::cu {
 
+// Also takes 16-bit types.
 void transpose(const Buffer& x, const GradientTarget& y, const TransposeShape& shape,
                Stream stream);
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "ddp/cuda/cuda.h"
+#include "ddp/kernels/detail/any_float.cuh"
 #include "ddp/kernels/detail/checks.h"
 #include "ddp/kernels/detail/divisor.h"
 #include "ddp/kernels/detail/launch.cuh"
@@ -8,26 +9,28 @@
 namespace ddp::cu {
 namespace {
 
+// The innermost size is in packs.
 template <class Index>
 struct Sizes {
-  explicit Sizes(const TransposeShape& shape)
+  Sizes(const TransposeShape& shape, std::size_t pack_width)
       : first(static_cast<Index>(shape.first)),
         middle(static_cast<Index>(shape.middle)),
         second(static_cast<Index>(shape.second)),
-        inner(static_cast<Index>(shape.inner)) {}
+        inner(static_cast<Index>(shape.inner / pack_width)) {}
 
   detail::Divisor<Index> first, middle, second, inner;
 };
 
-template <class T, class Index>
-__global__ void transpose_kernel(const T* x, T* y, Index count, Sizes<Index> of, WriteMode mode) {
-  launch::for_each_index(count, [&](Index at) {
+template <int kWidth, class T, class Index>
+__global__ void transpose_kernel(const T* x, T* y, Index packs, Sizes<Index> of, WriteMode mode) {
+  launch::for_each_index(packs, [&](Index at) {
     const Index osmf = at / of.inner, i = at - osmf * of.inner;
     const Index osm = osmf / of.first, f = osmf - osm * of.first;
     const Index os = osm / of.middle, m = osm - os * of.middle;
     const Index o = os / of.second, s = os - o * of.second;
     const Index source = (((o * of.first + f) * of.middle + m) * of.second + s) * of.inner + i;
-    launch::store(&y[at], x[source], mode);
+    launch::store<kWidth>(y, std::size_t{at} * kWidth,
+                          launch::load<kWidth>(x, std::size_t{source} * kWidth), mode);
   });
 }
 
@@ -39,13 +42,18 @@ void transpose(const Buffer& x, const GradientTarget& y, const TransposeShape& s
   detail::require("transpose", "y", y.buffer, x);
   if (x.count == 0) return;
   const DeviceGuard guard(x.device);
-  detail::dispatch_float("transpose", x.dtype, [&](auto element) {
+  launch::dispatch_any_float("transpose", x.dtype, [&](auto element) {
     using T = decltype(element);
-    launch::with_grid_index(x.count, [&](auto index) {
-      using Index = decltype(index);
-      launch::run(transpose_kernel<T, Index>, launch::blocks_for(x.count), stream,
-                  static_cast<const T*>(x.data), static_cast<T*>(y.buffer.data),
-                  static_cast<Index>(x.count), Sizes<Index>(shape), y.mode);
+    const auto* source = static_cast<const T*>(x.data);
+    auto* target = static_cast<T*>(y.buffer.data);
+    const bool is_wide = launch::are_aligned(source, target) && shape.inner % launch::kWide<T> == 0;
+    launch::with_width<T>(is_wide, [&](auto width) {
+      const std::size_t packs = x.count / width;
+      launch::with_grid_index(packs, [&](auto index) {
+        using Index = decltype(index);
+        launch::run(transpose_kernel<width, T, Index>, launch::blocks_for(packs), stream, source,
+                    target, static_cast<Index>(packs), Sizes<Index>(shape, width), y.mode);
+      });
     });
   });
 }

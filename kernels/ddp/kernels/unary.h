@@ -54,6 +54,7 @@ void unary_backward(const Buffer& kept, const Buffer& grad_y, const GradientTarg
 
 namespace ddp::cu {
 
+// All also take 16-bit types, and compute them in float32.
 void unary_forward(const Buffer& x, const Buffer& y, const UnaryFunction& f, Stream stream);
 void unary_backward(const Buffer& kept, const Buffer& grad_y, const GradientTarget& grad_x,
                     const UnaryFunction& f, Stream stream);

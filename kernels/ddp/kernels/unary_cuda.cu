@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "ddp/cuda/cuda.h"
-#include "ddp/kernels/detail/launch.cuh"
+#include "ddp/kernels/detail/any_float.cuh"
 #include "ddp/kernels/detail/unary_functions.h"
 #include "ddp/kernels/unary.h"
 
@@ -8,31 +8,51 @@ namespace ddp::cu {
 namespace {
 
 template <class T, class Function>
-__global__ void unary_kernel(Function function, const T* x, T* y, std::size_t count) {
-  for (std::size_t i = launch::global_thread(); i < count; i += launch::grid_threads()) {
-    y[i] = function.value(x[i]);
+struct Forward {
+  Function function;
+  const T* x;
+  T* y;
+
+  template <int N>
+  __device__ void at(std::size_t i) const {
+    auto pack = launch::load<N>(x, i);
+#pragma unroll
+    for (auto& lane : pack.lane) lane = function.value(lane);
+    launch::store<N>(y, i, pack, WriteMode::kOverwrite);
   }
-}
+};
 
 template <class T, class Function>
-__global__ void unary_backward_kernel(Function function, const T* kept, const T* grad_y, T* grad_x,
-                                      std::size_t count, WriteMode mode) {
-  for (std::size_t i = launch::global_thread(); i < count; i += launch::grid_threads()) {
-    launch::store(&grad_x[i], function.gradient(kept[i], grad_y[i]), mode);
+struct Backward {
+  Function function;
+  const T* kept;
+  const T* grad_y;
+  T* grad_x;
+  WriteMode mode;
+
+  template <int N>
+  __device__ void at(std::size_t i) const {
+    const auto of = launch::load<N>(kept, i);
+    auto pack = launch::load<N>(grad_y, i);
+#pragma unroll
+    for (int k = 0; k < N; ++k) pack.lane[k] = function.gradient(of.lane[k], pack.lane[k]);
+    launch::store<N>(grad_x, i, pack, mode);
   }
-}
+};
 
 }  // namespace
 
 void unary_forward(const Buffer& x, const Buffer& y, const UnaryFunction& f, Stream stream) {
   detail::require("unary_forward", "y", y, x);
-  if (x.count == 0) return;
   const DeviceGuard guard(x.device);
-  detail::dispatch_unary("unary_forward", x.dtype, f, [&](const auto& function, auto element) {
+  launch::dispatch_any_float("unary_forward", x.dtype, [&](auto element) {
     using T = decltype(element);
-    using Function = std::decay_t<decltype(function)>;
-    launch::run(unary_kernel<T, Function>, launch::blocks_for(x.count), stream, function,
-                static_cast<const T*>(x.data), static_cast<T*>(y.data), x.count);
+    detail::with_unary<launch::Compute<T>>(f, [&](const auto& function) {
+      const Forward<T, std::decay_t<decltype(function)>> forward{
+          function, static_cast<const T*>(x.data), static_cast<T*>(y.data)};
+      elementwise::launch<launch::kWide<T>>(forward, x.count,
+                                            launch::are_aligned(forward.x, forward.y), stream);
+    });
   });
 }
 
@@ -40,14 +60,16 @@ void unary_backward(const Buffer& kept, const Buffer& grad_y, const GradientTarg
                     const UnaryFunction& f, Stream stream) {
   detail::require("unary_backward", "grad_y", grad_y, kept);
   detail::require("unary_backward", "grad_x", grad_x.buffer, kept);
-  if (kept.count == 0) return;
   const DeviceGuard guard(kept.device);
-  detail::dispatch_unary("unary_backward", kept.dtype, f, [&](const auto& function, auto element) {
+  launch::dispatch_any_float("unary_backward", kept.dtype, [&](auto element) {
     using T = decltype(element);
-    using Function = std::decay_t<decltype(function)>;
-    launch::run(unary_backward_kernel<T, Function>, launch::blocks_for(kept.count), stream,
-                function, static_cast<const T*>(kept.data), static_cast<const T*>(grad_y.data),
-                static_cast<T*>(grad_x.buffer.data), kept.count, grad_x.mode);
+    detail::with_unary<launch::Compute<T>>(f, [&](const auto& function) {
+      const Backward<T, std::decay_t<decltype(function)>> backward{
+          function, static_cast<const T*>(kept.data), static_cast<const T*>(grad_y.data),
+          static_cast<T*>(grad_x.buffer.data), grad_x.mode};
+      const bool is_aligned = launch::are_aligned(backward.kept, backward.grad_y, backward.grad_x);
+      elementwise::launch<launch::kWide<T>>(backward, kept.count, is_aligned, stream);
+    });
   });
 }
 

@@ -61,6 +61,11 @@ decltype(auto) dispatch(DType dtype, F&& f) {
   return 1;
 }
 
+// The type in which arithmetic on elements of 16 bits is done: float32 for them, else `dtype`.
+[[nodiscard]] constexpr DType widened(DType dtype) {
+  return dtype == DType::kFloat16 || dtype == DType::kBFloat16 ? DType::kFloat32 : dtype;
+}
+
 template <class T, class... Types>
 inline constexpr bool is_one_of = (std::is_same_v<T, Types> || ...);
 

@@ -53,6 +53,12 @@ class Context {
         },
         arguments...);
   }
+  // The same for kernels whose CUDA version takes 16-bit types itself.
+  template <class Cpu, class Cuda, class... Arguments>
+  void run_any_float(Cpu cpu_kernel, Cuda cuda_kernel, const Arguments&... arguments) {
+    if (device_.is_cuda()) return cuda_kernel(arguments..., stream_);
+    run(cpu_kernel, cuda_kernel, arguments...);
+  }
   // The same for kernels that also take a Conv2dBackend, which on CUDA may itself take 16-bit
   // types.
   template <class Cpu, class Cuda, class... Arguments>

@@ -44,19 +44,24 @@ inline void check_optional(const char* kernel, const char* operand, const Buffer
   if (buffer.count != 0) require(kernel, operand, buffer, expected);
 }
 
+// An operand with one element per channel.
+inline Buffer of_channels(const Buffer& x, std::size_t count) {
+  return like(x, count, widened(x.dtype));
+}
+
 inline void check_operands(const char* kernel, const Buffer& x, const BatchNormOperands& operands,
                            const ChannelShape& shape) {
   require(kernel, "x", x, like(x, shape.count()));
-  require(kernel, "mean", operands.mean, like(x, shape.channels));
-  require(kernel, "invstd", operands.invstd, like(x, shape.channels));
-  check_optional(kernel, "weight", operands.weight, like(x, shape.channels));
+  require(kernel, "mean", operands.mean, of_channels(x, shape.channels));
+  require(kernel, "invstd", operands.invstd, of_channels(x, shape.channels));
+  check_optional(kernel, "weight", operands.weight, of_channels(x, shape.channels));
 }
 
 inline void check_batch_norm_forward(const Buffer& x, const BatchNormOperands& operands,
                                      const Buffer& bias, const Buffer& y,
                                      const ChannelShape& shape) {
   check_operands("batch_norm_forward", x, operands, shape);
-  check_optional("batch_norm_forward", "bias", bias, like(x, shape.channels));
+  check_optional("batch_norm_forward", "bias", bias, of_channels(x, shape.channels));
   require("batch_norm_forward", "y", y, x);
 }
 
@@ -64,7 +69,7 @@ inline void check_batch_norm_sums(const Buffer& x, const Buffer& grad_y, const B
                                   const Buffer& sums, const ChannelShape& shape) {
   require("batch_norm_sums", "x", x, like(x, shape.count()));
   require("batch_norm_sums", "grad_y", grad_y, x);
-  require("batch_norm_sums", "mean", mean, like(x, shape.channels));
+  require("batch_norm_sums", "mean", mean, of_channels(x, shape.channels));
   require("batch_norm_sums", "sums", sums, like(x, 2 * shape.channels, DType::kFloat64));
 }
 
@@ -85,7 +90,7 @@ inline void check_batch_norm_grad_input(const Buffer& x, const Buffer& grad_y,
   check_operands("batch_norm_grad_input", x, operands, shape);
   require("batch_norm_grad_input", "grad_y", grad_y, x);
   require("batch_norm_grad_input", "grad_x", grad_x, x);
-  check_optional("batch_norm_grad_input", "terms", terms, like(x, 2 * shape.channels));
+  check_optional("batch_norm_grad_input", "terms", terms, of_channels(x, 2 * shape.channels));
 }
 
 }  // namespace ddp::detail

@@ -51,15 +51,9 @@ void with_binary(const BinaryFunction& f, Run&& run) {
   }
 }
 
-// Checks the operands, then calls run(function, T{}) with the function for elements of their type.
-template <class Run>
-void dispatch_binary(const Buffer& a, const Buffer& b, const Buffer& y, const BinaryFunction& f,
-                     Run&& run) {
+inline void check_binary(const Buffer& a, const Buffer& b, const Buffer& y) {
   require("binary", "b", b, a);
   require("binary", "y", y, a);
-  dispatch_float("binary", a.dtype, [&](auto element) {
-    with_binary<decltype(element)>(f, [&](const auto& function) { run(function, element); });
-  });
 }
 
 }  // namespace ddp::detail

@@ -5,15 +5,20 @@
 // and its threads have several loads of up to 16 bytes on the way.
 #pragma once
 
-#include <cstdint>
+#include <type_traits>
 
-#include "ddp/buffer_ops/elementwise.cuh"
+#include "ddp/kernels/detail/any_float.cuh"
 #include "ddp/kernels/detail/divisor.h"
 #include "ddp/kernels/detail/launch.cuh"
 
 namespace ddp::cu::launch {
 
 inline constexpr unsigned kChannelThreads = 1024;
+
+// In what to sum the elements of a pack, or their products, before they are added to a sum in
+// float64: to convert each element of 16 bits would take longer than to read it.
+template <class T>
+using PackSum = std::conditional_t<elementwise::kIsHalf<T>, float, double>;
 
 // Where the packs of kWidth elements of a channel are in a tensor of a ChannelShape.
 template <class Index, int kWidth>
@@ -58,42 +63,51 @@ __device__ void visit_channel(const Packs& packs, std::size_t channel, const Loa
   for (; i < packs.count(); i += kStep) add(load(packs.position(channel, i)));
 }
 
-// Calls f with the ChannelPacks for operands with elements of type T at these addresses: packs of
-// 16 bytes if all of them lie in one plane and are aligned.
-template <class T, class F, class... Operands>
-void with_channel_packs(const ChannelShape& shape, const F& f, const Operands*... operands) {
-  constexpr int kWide = elementwise::kAccessBytes / sizeof(T);
-  const bool is_aligned =
-      ((reinterpret_cast<std::uintptr_t>(operands) % elementwise::kAccessBytes == 0) && ...);
+// True if packs of kWide<T> elements of these operands lie in one plane, and are aligned.
+template <class T>
+bool has_wide_packs(const ChannelShape& shape, const T* operand, const auto*... others) {
+  return are_aligned(operand, others...) && shape.plane % kWide<T> == 0;
+}
+
+// Calls f with the ChannelPacks for operands with elements of type T at these addresses.
+template <class F, class T>
+void with_channel_packs(const ChannelShape& shape, const F& f, const T* operand,
+                        const auto*... others) {
   // A block's last step may exceed the count.
   detail::with_index(shape.per_channel() + 4 * kChannelThreads, [&](auto index) {
-    using Index = decltype(index);
-    if (is_aligned && shape.plane % kWide == 0) {
-      f(ChannelPacks<Index, kWide>(shape));
-    } else {
-      f(ChannelPacks<Index, 1>(shape));
-    }
+    with_width<T>(has_wide_packs(shape, operand, others...),
+                  [&](auto width) { f(ChannelPacks<decltype(index), width>(shape)); });
   });
 }
 
-// The channel of each element of a tensor with a ChannelShape.
-template <class I>
-struct ChannelOf {
+// The channel of each pack of kWidth elements of a tensor with a ChannelShape that is not empty.
+template <class I, int kWidth>
+class ChannelOf {
+ public:
   using Index = I;
+  static constexpr int kPackWidth = kWidth;
 
-  __device__ Index operator()(Index i) const { return i / plane % channels; }
+  explicit ChannelOf(const ChannelShape& shape)
+      : count_(static_cast<Index>(shape.count() / kWidth)),
+        channels_(static_cast<Index>(shape.channels)),
+        per_plane_(static_cast<Index>(shape.plane / kWidth)) {}
 
-  Index count;
-  detail::Divisor<Index> channels, plane;
+  __device__ Index operator()(Index pack) const { return pack / per_plane_ % channels_; }
+  __device__ Index channels() const { return channels_; }
+  __host__ __device__ Index count() const { return count_; }
+
+ private:
+  Index count_;
+  detail::Divisor<Index> channels_, per_plane_;
 };
 
-// Calls f with the ChannelOf for a shape that is not empty.
-template <class F>
-void with_channel_of(const ChannelShape& shape, const F& f) {
+// Calls f with the ChannelOf for operands with elements of type T at these addresses.
+template <class F, class T>
+void with_channel_of(const ChannelShape& shape, const F& f, const T* operand,
+                     const auto*... others) {
   with_grid_index(shape.count(), [&](auto index) {
-    using Index = decltype(index);
-    f(ChannelOf<Index>{static_cast<Index>(shape.count()), static_cast<Index>(shape.channels),
-                       static_cast<Index>(shape.plane)});
+    with_width<T>(has_wide_packs(shape, operand, others...),
+                  [&](auto width) { f(ChannelOf<decltype(index), width>(shape)); });
   });
 }
 

@@ -3,6 +3,7 @@
 
 #include <type_traits>
 
+#include "ddp/kernels/detail/any_float.cuh"
 #include "ddp/kernels/detail/launch.cuh"
 
 namespace ddp::cu::launch {
@@ -22,24 +23,24 @@ void with_columns(std::size_t columns, const F& f) {
   }
 }
 
-// sums[c] = the sum of term(r, c) over all rows r. A block sums kColumns columns at a time, and
-// each of its threads every kRows-th row of one of them, with several rows on the way. The order is
-// fixed, so equal inputs give equal bits.
+// sums[c] = the sum of term(r, c), a Compute<T>, over all rows r. A block sums kColumns columns at
+// a time, and each of its threads every kRows-th row of one of them, with several rows on the way.
+// The order is fixed, so equal inputs give equal bits.
 template <unsigned kColumns, class T, class Term>
 __device__ void store_column_sums(const Term& term, T* sums, MatrixShape shape, WriteMode mode) {
   constexpr unsigned kWarps = kColumnThreads / kWarp;
   constexpr unsigned kRows = kColumnThreads / kColumns;
   constexpr unsigned kLoads = 8;  // on the way at a time
   static_assert(kWarp % kColumns == 0);
-  __shared__ T partial[kWarps][kColumns];
+  __shared__ Compute<T> partial[kWarps][kColumns];
   for (std::size_t first = static_cast<std::size_t>(blockIdx.x) * kColumns; first < shape.columns;
        first += static_cast<std::size_t>(gridDim.x) * kColumns) {
     const std::size_t column = first + threadIdx.x % kColumns;
-    T sum = 0;
+    Compute<T> sum = 0;
     if (column < shape.columns) {
       std::size_t row = threadIdx.x / kColumns;
       for (; row + (kLoads - 1) * kRows < shape.rows; row += kLoads * kRows) {
-        T loaded[kLoads];
+        Compute<T> loaded[kLoads];
 #pragma unroll
         for (unsigned k = 0; k < kLoads; ++k) loaded[k] = term(row + k * kRows, column);
 #pragma unroll
@@ -54,7 +55,7 @@ __device__ void store_column_sums(const Term& term, T* sums, MatrixShape shape, 
     __syncthreads();
     if (threadIdx.x < kColumns && column < shape.columns) {
       for (unsigned w = 1; w < kWarps; ++w) sum += partial[w][threadIdx.x];
-      store(&sums[column], sum, mode);
+      store<1>(sums, column, {sum}, mode);
     }
     __syncthreads();
   }

@@ -7,6 +7,7 @@
 #include <initializer_list>
 
 #include "ddp/buffer_ops/elementwise.cuh"
+#include "ddp/kernels/detail/any_float.cuh"
 #include "ddp/kernels/detail/launch.cuh"
 
 namespace ddp::cu::launch {
@@ -167,8 +168,10 @@ class Rows {
 // of a kernel over it needs. `operands` have a multiple of shape.columns elements each.
 template <class T, class F>
 void with_rows(MatrixShape shape, std::initializer_list<const void*> operands, const F& f) {
-  constexpr int kWide = elementwise::kAccessBytes / sizeof(T);
-  const auto choose = [&](auto width) {
+  const bool is_aligned = std::all_of(operands.begin(), operands.end(), [](const void* operand) {
+    return elementwise::is_aligned(operand, elementwise::kAccessBytes);
+  });
+  with_width<T>(is_aligned && shape.columns % kWide<T> == 0, [&](auto width) {
     constexpr int kWidth = decltype(width)::value;
     using OfWarps = Rows<T, kWidth, WarpTeam, true>;
     using OfBlocks = Rows<T, kWidth, BlockTeam, true>;
@@ -179,15 +182,7 @@ void with_rows(MatrixShape shape, std::initializer_list<const void*> operands, c
     } else {
       f(Rows<T, kWidth, BlockTeam, false>{}, blocks_for(shape.rows, 1));
     }
-  };
-  const bool is_aligned = std::all_of(operands.begin(), operands.end(), [](const void* operand) {
-    return elementwise::is_aligned(operand, elementwise::kAccessBytes);
   });
-  if (is_aligned && shape.columns % kWide == 0) {
-    choose(std::integral_constant<int, kWide>{});
-  } else {
-    choose(std::integral_constant<int, 1>{});
-  }
 }
 
 }  // namespace ddp::cu::launch

@@ -3,17 +3,17 @@
 // Mixed precision as in torch.autocast. On a Tape that was made with a 16-bit dtype, each operation
 // runs in a type that depends on the kind of operation, whatever types its operands have:
 //   in the 16-bit type, with float32 sums      products: linear, matmul, conv2d, conv_transpose2d
-//   in float32                                 normalisations, softmax and losses
-//                                              (PyTorch rounds the results of batch norms);
-//                                              exp, log, softplus, square; sum, mean
+//   in float32                                 layer norm, softmax and losses; exp, log, softplus,
+//                                              square; sum, mean
 //   float32 if an operand is, else 16 bits     operations that join operands, such as add
-//   in the type of its operand                 all others
+//   in the type of its operand                 all others; batch norms with float32 statistics
 // Parameters and their gradients stay float32; parameters are cast once in each pass. The gradient
 // of a 16-bit result also has 16 bits. float16 has a small range, so scale the loss with it
 // (grad_scaler.h). float64 is never cast.
 //
 // If a kernel has no 16-bit version (on the CPU none has), its operands are widened and its results
-// rounded: the numbers have the same precision, but this is slower than float32.
+// rounded: the numbers have the same precision, but this is slower than float32. On CUDA, products,
+// batch norms, pooling, biases, dropout, transpositions and element-wise functions have one.
 //
 // An operation takes part by one statement at its begin, in which it calls itself with operands of
 // the right type:

@@ -19,11 +19,11 @@ Variable average(Tape& tape, const Variable& x, const PoolShape& shape, const Si
   Context& context = tape.context();
   Tensor y =
       context.empty({x.shape()[0], x.shape()[1], output.height, output.width}, x.value().dtype());
-  context.run(kForward, kCudaForward, x.buffer(), y.buffer(), shape);
+  context.run_any_float(kForward, kCudaForward, x.buffer(), y.buffer(), shape);
   const auto backward = [&context, shape](const Buffer& grad_y, const GradientTarget& target) {
     constexpr Backward* kBackward = cpu::avg_pool2d_backward;
     constexpr CudaBackward* kCudaBackward = cu::avg_pool2d_backward;
-    context.run(kBackward, kCudaBackward, grad_y, target, shape);
+    context.run_any_float(kBackward, kCudaBackward, grad_y, target, shape);
   };
   return tape.record(std::move(y), Edge{x, backward});
 }

@@ -35,7 +35,8 @@ class BatchNormCall {
   void take_statistics_of_batch(const BatchNormTraining& options) {
     reducer_ = options.reducer;
     moments_ = context_.empty({moments_count(shape_.channels)}, DType::kFloat64);
-    context_.run(cpu::channel_moments, cu::channel_moments, x_.buffer(), moments_.buffer(), shape_);
+    context_.run_any_float(cpu::channel_moments, cu::channel_moments, x_.buffer(),
+                           moments_.buffer(), shape_);
     if (reducer_) moments_ = reducer_->merge_moments(context_, moments_);
     if (options.running) {
       context_.run(cpu::track_statistics, cu::track_statistics, moments_.buffer(), options.momentum,
@@ -58,8 +59,8 @@ class BatchNormCall {
 
   [[nodiscard]] Tensor forward(const Tensor& bias) {
     Tensor y = context_.empty(x_.shape(), x_.dtype());
-    context_.run(cpu::batch_norm_forward, cu::batch_norm_forward, x_.buffer(), operands(),
-                 bias.buffer(), y.buffer(), shape_);
+    context_.run_any_float(cpu::batch_norm_forward, cu::batch_norm_forward, x_.buffer(), operands(),
+                           bias.buffer(), y.buffer(), shape_);
     return y;
   }
 
@@ -76,7 +77,7 @@ class BatchNormCall {
   // The last backward function to run: it replaces the sums by those of all parts of the batch.
   void backward_x(const Buffer& grad_y, const GradientTarget& target) {
     const bool depends_on_x = moments_.count() > 0;
-    const Tensor terms = context_.empty({depends_on_x ? 2 * shape_.channels : 0}, x_.dtype());
+    const Tensor terms = of_channels(depends_on_x ? 2 : 0);
     if (depends_on_x) {
       const Tensor& all = sums(grad_y);
       if (reducer_) reducer_->sum(context_, all);
@@ -84,12 +85,15 @@ class BatchNormCall {
                    moments_.buffer().slice(2 * shape_.channels, 1), invstd_.buffer(),
                    terms.buffer());
     }
-    context_.run(cpu::batch_norm_grad_input, cu::batch_norm_grad_input, x_.buffer(), grad_y,
-                 operands(), terms.buffer(), target, shape_);
+    context_.run_any_float(cpu::batch_norm_grad_input, cu::batch_norm_grad_input, x_.buffer(),
+                           grad_y, operands(), terms.buffer(), target, shape_);
   }
 
  private:
-  [[nodiscard]] Tensor of_channels() { return context_.empty({shape_.channels}, x_.dtype()); }
+  // Of as many elements for each channel.
+  [[nodiscard]] Tensor of_channels(std::size_t elements = 1) {
+    return context_.empty({elements * shape_.channels}, ddp::widened(x_.dtype()));
+  }
   [[nodiscard]] BatchNormOperands operands() const {
     return {mean_.buffer(), invstd_.buffer(), weight_.buffer()};
   }
@@ -98,8 +102,8 @@ class BatchNormCall {
   const Tensor& sums(const Buffer& grad_y) {
     if (sums_.count() > 0) return sums_;
     sums_ = context_.empty({2 * shape_.channels}, DType::kFloat64);
-    context_.run(cpu::batch_norm_sums, cu::batch_norm_sums, x_.buffer(), grad_y, mean_.buffer(),
-                 sums_.buffer(), shape_);
+    context_.run_any_float(cpu::batch_norm_sums, cu::batch_norm_sums, x_.buffer(), grad_y,
+                           mean_.buffer(), sums_.buffer(), shape_);
     return sums_;
   }
 
@@ -130,7 +134,9 @@ Variable record(Tape& tape, std::shared_ptr<BatchNormCall> call, const Variable&
 
 Variable batch_norm(Tape& tape, const Variable& x, const Variable& weight, const Variable& bias,
                     const BatchNormTraining& options) {
-  if (must_widen(x)) return batch_norm(tape, widened(tape, x), weight, bias, options);
+  if (must_widen(weight, bias)) {
+    return batch_norm(tape, x, widened(tape, weight), widened(tape, bias), options);
+  }
   const ChannelShape shape = batch_norm_shape(x.shape(), weight.shape(), bias.shape());
   if (shape.per_channel() == 1 && !options.reducer) {
     throw std::invalid_argument(
@@ -146,8 +152,9 @@ Variable batch_norm(Tape& tape, const Variable& x, const Variable& weight, const
 Variable batch_norm_inference(Tape& tape, const Variable& x, const Variable& weight,
                               const Variable& bias, const Tensor& mean, const Tensor& variance,
                               double eps) {
-  if (must_widen(x)) {
-    return batch_norm_inference(tape, widened(tape, x), weight, bias, mean, variance, eps);
+  if (must_widen(weight, bias)) {
+    return batch_norm_inference(tape, x, widened(tape, weight), widened(tape, bias), mean, variance,
+                                eps);
   }
   const ChannelShape shape = batch_norm_shape(x.shape(), weight.shape(), bias.shape());
   auto call = std::make_shared<BatchNormCall>(tape.context(), x.value(), weight.value(), shape);

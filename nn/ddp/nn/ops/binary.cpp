@@ -20,7 +20,8 @@ Tensor binary(Context& context, const char* name, const Tensor& a, const Tensor&
                                 ", b " + to_string(b.shape()) + ", expected one shape");
   }
   const Tensor y = context.empty(a.shape(), a.dtype());
-  context.run(cpu::binary, cu::binary, a.buffer(), b.buffer(), GradientTarget{y.buffer()}, f);
+  context.run_any_float(cpu::binary, cu::binary, a.buffer(), b.buffer(), GradientTarget{y.buffer()},
+                        f);
   return y;
 }
 
@@ -36,15 +37,15 @@ BackwardFunction passed_on(Context& context) {
 
 BackwardFunction negated(Context& context) {
   return [&context](const Buffer& grad_y, const GradientTarget& target) {
-    context.run(cpu::unary_backward, cu::unary_backward, grad_y, grad_y, target,
-                UnaryFunction{UnaryKind::kAffine, -1});
+    context.run_any_float(cpu::unary_backward, cu::unary_backward, grad_y, grad_y, target,
+                          UnaryFunction{UnaryKind::kAffine, -1});
   };
 }
 
 // Combines the gradient with the other operand.
 BackwardFunction combined(Context& context, const Tensor& other, const BinaryFunction& f) {
   return [&context, other, f](const Buffer& grad_y, const GradientTarget& target) {
-    context.run(cpu::binary, cu::binary, grad_y, other.buffer(), target, f);
+    context.run_any_float(cpu::binary, cu::binary, grad_y, other.buffer(), target, f);
   };
 }
 
@@ -55,9 +56,9 @@ Variable add_to_parts(Tape& tape, const Variable& a, const Variable& b) {
   const MatrixShape parts{size == 0 ? 0 : a.value().count() / size, size};
   Tensor y = context.empty(a.shape(), a.value().dtype());
   copy(a.buffer(), y.buffer(), context.stream());
-  context.run(cpu::bias_add, cu::bias_add, y.buffer(), b.buffer(), parts);
+  context.run_any_float(cpu::bias_add, cu::bias_add, y.buffer(), b.buffer(), parts);
   const auto to_b = [&context, parts](const Buffer& grad_y, const GradientTarget& target) {
-    context.run(cpu::bias_grad, cu::bias_grad, grad_y, target, parts);
+    context.run_any_float(cpu::bias_grad, cu::bias_grad, grad_y, target, parts);
   };
   return tape.record(std::move(y), Edge{b, to_b}, Edge{a, passed_on(context)});
 }
@@ -98,10 +99,11 @@ Variable div(Tape& tape, const Variable& a, const Variable& b) {
   const auto to_divisor = [&context, y, divisor](const Buffer& grad_y,
                                                  const GradientTarget& target) {
     const Tensor product = context.empty(y.shape(), y.dtype());
-    context.run(cpu::binary, cu::binary, grad_y, y.buffer(), GradientTarget{product.buffer()},
-                BinaryFunction{BinaryKind::kProduct, -1});
-    context.run(cpu::binary, cu::binary, product.buffer(), divisor.buffer(), target,
-                BinaryFunction{BinaryKind::kQuotient});
+    context.run_any_float(cpu::binary, cu::binary, grad_y, y.buffer(),
+                          GradientTarget{product.buffer()},
+                          BinaryFunction{BinaryKind::kProduct, -1});
+    context.run_any_float(cpu::binary, cu::binary, product.buffer(), divisor.buffer(), target,
+                          BinaryFunction{BinaryKind::kQuotient});
   };
   return tape.record(y, Edge{a, combined(context, divisor, {BinaryKind::kQuotient})},
                      Edge{b, to_divisor});

@@ -90,8 +90,8 @@ Variable conv_transpose2d(Tape& tape, const Variable& x, const Variable& weight,
   context.run_conv2d(cpu::conv2d_grad_input, cu::conv2d_grad_input, weight.buffer(), x.buffer(),
                      GradientTarget{y.buffer()}, reverse);
   if (bias) {
-    context.run(cpu::channel_bias_add, cu::channel_bias_add, y.buffer(), bias->buffer(),
-                as_channels(y.shape()));
+    context.run_any_float(cpu::channel_bias_add, cu::channel_bias_add, y.buffer(), bias->buffer(),
+                          as_channels(y.shape()));
   }
 
   const auto weight_backward = [&context, x = x.value(), reverse](const Buffer& grad_y,

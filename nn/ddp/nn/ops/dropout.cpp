@@ -15,10 +15,11 @@ Variable dropout(Tape& tape, const Variable& x, double probability, std::uint64_
                          .row_stride = key.row_stride};
   const MatrixShape shape = as_matrix(x.shape());
   Tensor y = context.empty(x.shape(), x.value().dtype());
-  context.run(cpu::dropout, cu::dropout, x.buffer(), GradientTarget{y.buffer()}, mask, shape);
+  context.run_any_float(cpu::dropout, cu::dropout, x.buffer(), GradientTarget{y.buffer()}, mask,
+                        shape);
   const auto backward = [&context, mask, shape](const Buffer& grad_y,
                                                 const GradientTarget& target) {
-    context.run(cpu::dropout, cu::dropout, grad_y, target, mask, shape);
+    context.run_any_float(cpu::dropout, cu::dropout, grad_y, target, mask, shape);
   };
   return tape.record(std::move(y), Edge{x, backward});
 }

@@ -19,7 +19,7 @@ Variable record_convolution(Tape& tape, Tensor y, const std::optional<Variable>&
   if (!bias) return tape.record(std::move(y), std::move(weight), std::move(x));
   const auto bias_backward = [&context = tape.context(), channels = as_channels(y.shape())](
                                  const Buffer& grad_y, const GradientTarget& target) {
-    context.run(cpu::channel_bias_grad, cu::channel_bias_grad, grad_y, target, channels);
+    context.run_any_float(cpu::channel_bias_grad, cu::channel_bias_grad, grad_y, target, channels);
   };
   return tape.record(std::move(y), Edge{*bias, bias_backward}, std::move(weight), std::move(x));
 }

@@ -35,7 +35,7 @@ Variable layer_norm(Tape& tape, const Variable& x, const Variable& weight, const
               bias.buffer(), eps, result, shape);
 
   const auto bias_backward = [&context, shape](const Buffer& grad_y, const GradientTarget& target) {
-    context.run(cpu::bias_grad, cu::bias_grad, grad_y, target, shape);
+    context.run_any_float(cpu::bias_grad, cu::bias_grad, grad_y, target, shape);
   };
   const auto weight_backward = [&context, x = x.value(), mean, rstd, shape](
                                    const Buffer& grad_y, const GradientTarget& target) {

@@ -34,12 +34,13 @@ Variable linear(Tape& tape, const Variable& x, const Variable& weight,
   context.gemm(x.buffer(), weight.buffer(), y.buffer(), {.m = n, .n = out, .k = in},
                {.transpose_b = Transpose::kYes});
   if (bias) {
-    context.run(cpu::bias_add, cu::bias_add, y.buffer(), bias->buffer(), MatrixShape{n, out});
+    context.run_any_float(cpu::bias_add, cu::bias_add, y.buffer(), bias->buffer(),
+                          MatrixShape{n, out});
   }
 
   const auto bias_backward = [&context, n, out](const Buffer& grad_y,
                                                 const GradientTarget& target) {
-    context.run(cpu::bias_grad, cu::bias_grad, grad_y, target, MatrixShape{n, out});
+    context.run_any_float(cpu::bias_grad, cu::bias_grad, grad_y, target, MatrixShape{n, out});
   };
   const auto weight_backward = [&context, x = x.value(), n, in, out](const Buffer& grad_y,
                                                                      const GradientTarget& target) {

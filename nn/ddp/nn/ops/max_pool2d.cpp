@@ -15,13 +15,13 @@ Variable max_pool2d(Tape& tape, const Variable& x, const Size2d& kernel, const S
   Context& context = tape.context();
   Tensor y = context.empty({in[0], in[1], output.height, output.width}, x.value().dtype());
   const Tensor indices = context.empty(y.shape(), DType::kInt32);
-  context.run(cpu::max_pool2d_forward, cu::max_pool2d_forward, x.buffer(), y.buffer(),
-              indices.buffer(), shape);
+  context.run_any_float(cpu::max_pool2d_forward, cu::max_pool2d_forward, x.buffer(), y.buffer(),
+                        indices.buffer(), shape);
 
   const auto backward = [&context, indices, shape](const Buffer& grad_y,
                                                    const GradientTarget& target) {
-    context.run(cpu::max_pool2d_backward, cu::max_pool2d_backward, grad_y, indices.buffer(), target,
-                shape);
+    context.run_any_float(cpu::max_pool2d_backward, cu::max_pool2d_backward, grad_y,
+                          indices.buffer(), target, shape);
   };
   return tape.record(std::move(y), Edge{x, backward});
 }

@@ -32,9 +32,10 @@ Variable transpose(Tape& tape, const Variable& x, std::size_t dimension0, std::s
   const TransposeShape shape = split(x.shape(), first, second);
   Tensor y = context.empty(x.shape().with(first, shape.second).with(second, shape.first),
                            x.value().dtype());
-  context.run(cpu::transpose, cu::transpose, x.buffer(), GradientTarget{y.buffer()}, shape);
+  context.run_any_float(cpu::transpose, cu::transpose, x.buffer(), GradientTarget{y.buffer()},
+                        shape);
   const auto backward = [&context, shape](const Buffer& grad_y, const GradientTarget& target) {
-    context.run(cpu::transpose, cu::transpose, grad_y, target, shape.transposed());
+    context.run_any_float(cpu::transpose, cu::transpose, grad_y, target, shape.transposed());
   };
   return tape.record(std::move(y), Edge{x, backward});
 }

@@ -10,10 +10,11 @@ namespace {
 Variable unary(Tape& tape, const Variable& x, const UnaryFunction& f) {
   Context& context = tape.context();
   Tensor y = context.empty(x.shape(), x.value().dtype());
-  context.run(cpu::unary_forward, cu::unary_forward, x.buffer(), y.buffer(), f);
+  context.run_any_float(cpu::unary_forward, cu::unary_forward, x.buffer(), y.buffer(), f);
   const Tensor& kept = is_slope_of_value(f.kind) ? y : x.value();
   const auto backward = [&context, kept, f](const Buffer& grad_y, const GradientTarget& target) {
-    context.run(cpu::unary_backward, cu::unary_backward, kept.buffer(), grad_y, target, f);
+    context.run_any_float(cpu::unary_backward, cu::unary_backward, kept.buffer(), grad_y, target,
+                          f);
   };
   return tape.record(y, Edge{x, backward});
 }

@@ -36,7 +36,7 @@ void WeightAverage::update() {
   const double weight = updates == 0 || !decay_ ? share : 1 - *decay_;
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     const Buffer& average = averages_[i].buffer();
-    context_.run(cpu::binary, cu::binary, average, parameters_[i]->value().buffer(),
+    context_.run_any_float(cpu::binary, cu::binary, average, parameters_[i]->value().buffer(),
                  GradientTarget{average}, BinaryFunction{BinaryKind::kMix, weight});
   }
   ++updates;

@@ -16,8 +16,8 @@ namespace {
 
 // y = factor * x, or that is added to y.
 void put_scaled(Context& context, const Buffer& x, double factor, const GradientTarget& y) {
-  context.run(cpu::unary_backward, cu::unary_backward, x, x, y,
-              UnaryFunction{UnaryKind::kAffine, factor});
+  context.run_any_float(cpu::unary_backward, cu::unary_backward, x, x, y,
+                        UnaryFunction{UnaryKind::kAffine, factor});
 }
 
 }  // namespace
