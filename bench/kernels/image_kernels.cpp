@@ -22,14 +22,16 @@ ChannelShape channels_of(const Workbench& bench) {
   return {bench.images(), kChannels, kImage.count()};
 }
 
-Work moments_work(Workbench& bench) {
-  const Tensor x = bench.large();
-  const Tensor moments = bench.random(moments_count(kChannels), DType::kFloat64);
-  const auto run = [=, &bench] {
-    bench.context.run(cpu::channel_moments, cu::channel_moments, x.buffer(), moments.buffer(),
-                      channels_of(bench));
+MakeWork moments_work(DType dtype) {
+  return [dtype](Workbench& bench) {
+    const Tensor x = bench.large(dtype);
+    const Tensor moments = bench.random(moments_count(kChannels), DType::kFloat64);
+    const auto run = [=, &bench] {
+      bench.context.run_any_float(cpu::channel_moments, cu::channel_moments, x.buffer(),
+                                  moments.buffer(), channels_of(bench));
+    };
+    return Work{.kernel = "channel_moments", .dtype = dtype, .traffic = {x}, .run = run};
   };
-  return {.kernel = "channel_moments", .traffic = {x}, .run = run};
 }
 
 // The per-channel values that all batch-norm kernels need.
@@ -46,36 +48,48 @@ struct Statistics {
   Tensor mean, invstd, weight;
 };
 
-Work batch_norm_forward_work(Workbench& bench) {
-  const Tensor x = bench.large(), y = bench.large(), bias = bench.random(kChannels);
-  const Statistics statistics(bench);
-  const auto run = [=, &bench] {
-    bench.context.run(cpu::batch_norm_forward, cu::batch_norm_forward, x.buffer(),
-                      statistics.operands(), bias.buffer(), y.buffer(), channels_of(bench));
+MakeWork batch_norm_forward_work(DType dtype) {
+  return [dtype](Workbench& bench) {
+    const Tensor x = bench.large(dtype), y = bench.large(dtype), bias = bench.random(kChannels);
+    const Statistics statistics(bench);
+    const auto run = [=, &bench] {
+      bench.context.run_any_float(cpu::batch_norm_forward, cu::batch_norm_forward, x.buffer(),
+                                  statistics.operands(), bias.buffer(), y.buffer(),
+                                  channels_of(bench));
+    };
+    return Work{.kernel = "batch_norm_forward", .dtype = dtype, .traffic = {x, y}, .run = run};
   };
-  return {.kernel = "batch_norm_forward", .traffic = {x, y}, .run = run};
 }
 
-Work batch_norm_sums_work(Workbench& bench) {
-  const Tensor x = bench.large(), grad_y = bench.large(), mean = bench.random(kChannels);
-  const Tensor sums = bench.random(2 * kChannels, DType::kFloat64);
-  const auto run = [=, &bench] {
-    bench.context.run(cpu::batch_norm_sums, cu::batch_norm_sums, x.buffer(), grad_y.buffer(),
-                      mean.buffer(), sums.buffer(), channels_of(bench));
+MakeWork batch_norm_sums_work(DType dtype) {
+  return [dtype](Workbench& bench) {
+    const Tensor x = bench.large(dtype), grad_y = bench.large(dtype),
+                 mean = bench.random(kChannels);
+    const Tensor sums = bench.random(2 * kChannels, DType::kFloat64);
+    const auto run = [=, &bench] {
+      bench.context.run_any_float(cpu::batch_norm_sums, cu::batch_norm_sums, x.buffer(),
+                                  grad_y.buffer(), mean.buffer(), sums.buffer(),
+                                  channels_of(bench));
+    };
+    return Work{.kernel = "batch_norm_sums", .dtype = dtype, .traffic = {x, grad_y}, .run = run};
   };
-  return {.kernel = "batch_norm_sums", .traffic = {x, grad_y}, .run = run};
 }
 
-Work batch_norm_grad_input_work(Workbench& bench) {
-  const Tensor x = bench.large(), grad_y = bench.large(), grad_x = bench.large();
-  const Tensor terms = bench.random(2 * kChannels);
-  const Statistics statistics(bench);
-  const auto run = [=, &bench] {
-    bench.context.run(cpu::batch_norm_grad_input, cu::batch_norm_grad_input, x.buffer(),
-                      grad_y.buffer(), statistics.operands(), terms.buffer(),
-                      GradientTarget{grad_x.buffer()}, channels_of(bench));
+MakeWork batch_norm_grad_input_work(DType dtype) {
+  return [dtype](Workbench& bench) {
+    const Tensor x = bench.large(dtype), grad_y = bench.large(dtype), grad_x = bench.large(dtype);
+    const Tensor terms = bench.random(2 * kChannels);
+    const Statistics statistics(bench);
+    const auto run = [=, &bench] {
+      bench.context.run_any_float(cpu::batch_norm_grad_input, cu::batch_norm_grad_input, x.buffer(),
+                                  grad_y.buffer(), statistics.operands(), terms.buffer(),
+                                  GradientTarget{grad_x.buffer()}, channels_of(bench));
+    };
+    return Work{.kernel = "batch_norm_grad_input",
+                .dtype = dtype,
+                .traffic = {x, grad_y, grad_x},
+                .run = run};
   };
-  return {.kernel = "batch_norm_grad_input", .traffic = {x, grad_y, grad_x}, .run = run};
 }
 
 Pool2dShape max_pool(const Workbench& bench) {
@@ -86,25 +100,35 @@ Tensor indices_for(Workbench& bench) {
   return bench.context.empty({max_pool(bench).y_count()}, DType::kInt32);
 }
 
-Work max_pool_forward_work(Workbench& bench) {
-  const Tensor x = bench.large(), y = bench.random(max_pool(bench).y_count());
-  const Tensor indices = indices_for(bench);
-  const auto run = [=, &bench] {
-    bench.context.run(cpu::max_pool2d_forward, cu::max_pool2d_forward, x.buffer(), y.buffer(),
-                      indices.buffer(), max_pool(bench));
+MakeWork max_pool_forward_work(DType dtype) {
+  return [dtype](Workbench& bench) {
+    const Tensor x = bench.large(dtype), y = bench.random(max_pool(bench).y_count(), dtype);
+    const Tensor indices = indices_for(bench);
+    const auto run = [=, &bench] {
+      bench.context.run_any_float(cpu::max_pool2d_forward, cu::max_pool2d_forward, x.buffer(),
+                                  y.buffer(), indices.buffer(), max_pool(bench));
+    };
+    return Work{
+        .kernel = "max_pool2d_forward", .dtype = dtype, .traffic = {x, y, indices}, .run = run};
   };
-  return {.kernel = "max_pool2d_forward", .traffic = {x, y, indices}, .run = run};
 }
 
-Work max_pool_backward_work(Workbench& bench) {
-  const Work forward = max_pool_forward_work(bench);
-  forward.run();  // writes the indices
-  const Tensor grad_y = forward.traffic[1], indices = forward.traffic[2], grad_x = bench.large();
-  const auto run = [=, &bench] {
-    bench.context.run(cpu::max_pool2d_backward, cu::max_pool2d_backward, grad_y.buffer(),
-                      indices.buffer(), GradientTarget{grad_x.buffer()}, max_pool(bench));
+MakeWork max_pool_backward_work(DType dtype) {
+  return [dtype](Workbench& bench) {
+    const Work forward = max_pool_forward_work(dtype)(bench);
+    forward.run();  // writes the indices
+    const Tensor grad_y = forward.traffic[1], indices = forward.traffic[2],
+                 grad_x = bench.large(dtype);
+    const auto run = [=, &bench] {
+      bench.context.run_any_float(cpu::max_pool2d_backward, cu::max_pool2d_backward,
+                                  grad_y.buffer(), indices.buffer(),
+                                  GradientTarget{grad_x.buffer()}, max_pool(bench));
+    };
+    return Work{.kernel = "max_pool2d_backward",
+                .dtype = dtype,
+                .traffic = {grad_y, indices, grad_x},
+                .run = run};
   };
-  return {.kernel = "max_pool2d_backward", .traffic = {grad_y, indices, grad_x}, .run = run};
 }
 
 // Average pooling, windowed or adaptive.
@@ -115,7 +139,9 @@ Work avg_pool_forward_work(Workbench& bench, const char* kernel, const PoolShape
   constexpr Cpu* kCpu = cpu::avg_pool2d_forward;
   constexpr Cuda* kCuda = cu::avg_pool2d_forward;
   const Tensor x = bench.large(), y = bench.random(shape.y_count());
-  const auto run = [=, &bench] { bench.context.run(kCpu, kCuda, x.buffer(), y.buffer(), shape); };
+  const auto run = [=, &bench] {
+    bench.context.run_any_float(kCpu, kCuda, x.buffer(), y.buffer(), shape);
+  };
   return {.kernel = kernel, .traffic = {x, y}, .run = run};
 }
 
@@ -127,7 +153,8 @@ Work avg_pool_backward_work(Workbench& bench, const char* kernel, const PoolShap
   constexpr Cuda* kCuda = cu::avg_pool2d_backward;
   const Tensor grad_y = bench.random(shape.y_count()), grad_x = bench.large();
   const auto run = [=, &bench] {
-    bench.context.run(kCpu, kCuda, grad_y.buffer(), GradientTarget{grad_x.buffer()}, shape);
+    bench.context.run_any_float(kCpu, kCuda, grad_y.buffer(), GradientTarget{grad_x.buffer()},
+                                shape);
   };
   return {.kernel = kernel, .traffic = {grad_y, grad_x}, .run = run};
 }
@@ -161,23 +188,26 @@ Work upsample_backward_work(Workbench& bench) {
 }  // namespace
 
 std::vector<MakeWork> image_kernels() {
-  return {
-      moments_work,
-      batch_norm_forward_work,
-      batch_norm_sums_work,
-      batch_norm_grad_input_work,
-      max_pool_forward_work,
-      max_pool_backward_work,
-      [](Workbench& b) { return avg_pool_forward_work(b, "avg_pool2d_forward", avg_pool(b)); },
-      [](Workbench& b) { return avg_pool_backward_work(b, "avg_pool2d_backward", avg_pool(b)); },
-      [](Workbench& b) {
-        return avg_pool_forward_work(b, "adaptive_avg_pool2d_forward", global_pool(b));
-      },
-      [](Workbench& b) {
-        return avg_pool_backward_work(b, "adaptive_avg_pool2d_backward", global_pool(b));
-      },
-      upsample_forward_work,
-      upsample_backward_work};
+  std::vector<MakeWork> works;
+  for (const DType dtype : {DType::kFloat32, DType::kBFloat16}) {
+    for (const auto make :
+         {moments_work, batch_norm_forward_work, batch_norm_sums_work, batch_norm_grad_input_work,
+          max_pool_forward_work, max_pool_backward_work}) {
+      works.push_back(make(dtype));
+    }
+  }
+  works.insert(
+      works.end(),
+      {[](Workbench& b) { return avg_pool_forward_work(b, "avg_pool2d_forward", avg_pool(b)); },
+       [](Workbench& b) { return avg_pool_backward_work(b, "avg_pool2d_backward", avg_pool(b)); },
+       [](Workbench& b) {
+         return avg_pool_forward_work(b, "adaptive_avg_pool2d_forward", global_pool(b));
+       },
+       [](Workbench& b) {
+         return avg_pool_backward_work(b, "adaptive_avg_pool2d_backward", global_pool(b));
+       },
+       upsample_forward_work, upsample_backward_work});
+  return works;
 }
 
 }  // namespace ddp::bench

@@ -20,36 +20,39 @@ ChannelShape channels_of(const Workbench& bench) {
   return {bench.images(), Workbench::kChannels, Workbench::kSide * Workbench::kSide};
 }
 
-MakeWork forward_work(const char* kernel, UnaryKind kind) {
+MakeWork forward_work(const char* kernel, UnaryKind kind, DType dtype = DType::kFloat32) {
   return [=](Workbench& bench) {
-    const Tensor x = bench.large(), y = bench.large();
+    const Tensor x = bench.large(dtype), y = bench.large(dtype);
     const auto run = [=, &bench] {
-      bench.context.run(cpu::unary_forward, cu::unary_forward, x.buffer(), y.buffer(),
-                        UnaryFunction{kind});
+      bench.context.run_any_float(cpu::unary_forward, cu::unary_forward, x.buffer(), y.buffer(),
+                                  UnaryFunction{kind});
     };
-    return Work{.kernel = kernel, .traffic = {x, y}, .run = run};
+    return Work{.kernel = kernel, .dtype = dtype, .traffic = {x, y}, .run = run};
   };
 }
 
 // From y and grad_y.
-MakeWork backward_work(const char* kernel, UnaryKind kind) {
+MakeWork backward_work(const char* kernel, UnaryKind kind, DType dtype = DType::kFloat32) {
   return [=](Workbench& bench) {
-    const Tensor y = bench.large(), grad_y = bench.large(), grad_x = bench.large();
+    const Tensor y = bench.large(dtype), grad_y = bench.large(dtype), grad_x = bench.large(dtype);
     const auto run = [=, &bench] {
-      bench.context.run(cpu::unary_backward, cu::unary_backward, y.buffer(), grad_y.buffer(),
-                        GradientTarget{grad_x.buffer()}, UnaryFunction{kind});
+      bench.context.run_any_float(cpu::unary_backward, cu::unary_backward, y.buffer(),
+                                  grad_y.buffer(), GradientTarget{grad_x.buffer()},
+                                  UnaryFunction{kind});
     };
-    return Work{.kernel = kernel, .traffic = {y, grad_y, grad_x}, .run = run};
+    return Work{.kernel = kernel, .dtype = dtype, .traffic = {y, grad_y, grad_x}, .run = run};
   };
 }
 
-Work add_work(Workbench& bench) {
-  const Tensor a = bench.large(), b = bench.large(), y = bench.large();
-  const auto run = [=, &bench] {
-    bench.context.run(cpu::binary, cu::binary, a.buffer(), b.buffer(), GradientTarget{y.buffer()},
-                      BinaryFunction{BinaryKind::kSum});
+MakeWork add_work(DType dtype) {
+  return [dtype](Workbench& bench) {
+    const Tensor a = bench.large(dtype), b = bench.large(dtype), y = bench.large(dtype);
+    const auto run = [=, &bench] {
+      bench.context.run_any_float(cpu::binary, cu::binary, a.buffer(), b.buffer(),
+                                  GradientTarget{y.buffer()}, BinaryFunction{BinaryKind::kSum});
+    };
+    return Work{.kernel = "add", .dtype = dtype, .traffic = {a, b, y}, .run = run};
   };
-  return {.kernel = "add", .traffic = {a, b, y}, .run = run};
 }
 
 Work dropout_work(Workbench& bench) {
@@ -69,13 +72,15 @@ Work bias_add_work(Workbench& bench) {
   return {.kernel = "bias_add", .traffic = {y, y}, .run = run};
 }
 
-Work bias_grad_work(Workbench& bench) {
-  const Tensor grad_y = bench.large(), grad_bias = bench.random(kColumns);
-  const auto run = [=, &bench] {
-    bench.context.run(cpu::bias_grad, cu::bias_grad, grad_y.buffer(),
-                      GradientTarget{grad_bias.buffer()}, matrix_of(bench));
+MakeWork bias_grad_work(DType dtype) {
+  return [dtype](Workbench& bench) {
+    const Tensor grad_y = bench.large(dtype), grad_bias = bench.random(kColumns, dtype);
+    const auto run = [=, &bench] {
+      bench.context.run_any_float(cpu::bias_grad, cu::bias_grad, grad_y.buffer(),
+                                  GradientTarget{grad_bias.buffer()}, matrix_of(bench));
+    };
+    return Work{.kernel = "bias_grad", .dtype = dtype, .traffic = {grad_y}, .run = run};
   };
-  return {.kernel = "bias_grad", .traffic = {grad_y}, .run = run};
 }
 
 Work channel_bias_add_work(Workbench& bench) {
@@ -109,14 +114,18 @@ Work put_columns_work(Workbench& bench) {
 }  // namespace
 
 std::vector<MakeWork> pointwise_kernels() {
-  return {add_work,
+  return {add_work(DType::kFloat32),
+          add_work(DType::kBFloat16),
           forward_work("relu_forward", UnaryKind::kRelu),
+          forward_work("relu_forward", UnaryKind::kRelu, DType::kBFloat16),
           backward_work("relu_backward", UnaryKind::kRelu),
+          backward_work("relu_backward", UnaryKind::kRelu, DType::kBFloat16),
           forward_work("sigmoid_forward", UnaryKind::kSigmoid),
           backward_work("sigmoid_backward", UnaryKind::kSigmoid),
           dropout_work,
           bias_add_work,
-          bias_grad_work,
+          bias_grad_work(DType::kFloat32),
+          bias_grad_work(DType::kBFloat16),
           channel_bias_add_work,
           channel_bias_grad_work,
           put_columns_work};

@@ -116,6 +116,22 @@ Work embedding_backward_work(Workbench& bench) {
   return {.kernel = "embedding_backward", .traffic = {grad_y, grad_table}, .run = run};
 }
 
+// A small table, whose rows have many positions each.
+Work small_embedding_backward_work(Workbench& bench) {
+  constexpr std::size_t kRows = 256, kPositions = 16384;
+  std::vector<std::int64_t> values(kPositions);
+  for (std::size_t i = 0; i < kPositions; ++i) values[i] = static_cast<std::int64_t>(i * i % kRows);
+  const Tensor indices = bench.context.from_host(values, {kPositions});
+  const Tensor grad_table = bench.random(kRows * kWidth),
+               grad_y = bench.random(kPositions * kWidth);
+  const auto run = [=, &bench] {
+    bench.context.run(cpu::embedding_backward, cu::embedding_backward, grad_y.buffer(),
+                      indices.buffer(), GradientTarget{grad_table.buffer()},
+                      MatrixShape{kRows, kWidth});
+  };
+  return {.kernel = "embedding_backward, 256 rows", .traffic = {grad_y, grad_table}, .run = run};
+}
+
 // Exchanges positions and heads, for samples of kWidth tokens.
 Work transpose_work(Workbench& bench) {
   const Tensor x = bench.large(), y = bench.large();
@@ -140,6 +156,7 @@ std::vector<MakeWork> transformer_kernels() {
           softmax_backward_work,
           embedding_forward_work,
           embedding_backward_work,
+          small_embedding_backward_work,
           transpose_work};
 }
 

@@ -10,6 +10,7 @@
 #include "ddp/buffer_ops/buffer_ops.h"
 #include "ddp/nn/amp/autocast.h"
 #include "ddp/nn/models/lenet5.h"
+#include "ddp/nn/modules/batch_norm.h"
 #include "ddp/nn/modules/linear.h"
 #include "ddp/nn/ops.h"
 #include "ddp/nn/optim/adam.h"
@@ -51,6 +52,25 @@ std::vector<float> run_layer(Device device, DType narrow) {
   return result;
 }
 
+// Returns y and the gradients of a batch norm's input, weight and bias.
+std::vector<float> run_norm(Device device, DType narrow, bool trains) {
+  Context context(device);
+  BatchNorm2d norm({context, DType::kFloat32, 1}, 5);
+  norm.train(trains);
+  Parameter x("x", context.from_host<float>(draws(4 * 5 * 16), {4, 5, 4, 4}));
+  Tape tape(context, Recording::kOn, narrow);
+  const Variable y = norm.forward(tape, cast(tape, tape.watch(x), narrow));
+  CHECK(y.value().dtype() == narrow);
+  std::vector<float> result = to_floats(context, y.value());
+  const Tensor target = context.from_host<float>(draws(4 * 5 * 16), y.shape());
+  tape.backward(mse_loss(tape, y, target), {.seed = 64});
+  for (Parameter* each : {&x, norm.parameters()[0], norm.parameters()[1]}) {
+    const auto grad = context.to_host<float>(each->grad());
+    result.insert(result.end(), grad.begin(), grad.end());
+  }
+  return result;
+}
+
 std::vector<float> losses(Device device, std::optional<DType> narrow) {
   Context context(device);
   LeNet5 model({context, DType::kFloat32, 1});
@@ -70,6 +90,19 @@ std::vector<float> losses(Device device, std::optional<DType> narrow) {
 }
 
 }  // namespace
+
+TEST_CASE("batch norms of 16-bit operands on the GPU equal the CPU's up to rounding",
+          "[gpu][amp]") {
+  const DType narrow = GENERATE(DType::kBFloat16, DType::kFloat16);
+  const bool trains = GENERATE(true, false);
+  const double rounding = narrow == DType::kFloat16 ? 0x1p-10 : 0x1p-7;
+  const auto expected = run_norm(kDevices[0], narrow, trains);
+  const auto values = run_norm(kDevices[1], narrow, trains);
+  REQUIRE(values.size() == expected.size());
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    CHECK(values[i] == Approx(expected[i]).epsilon(4 * rounding).margin(rounding));
+  }
+}
 
 TEST_CASE("products of 16-bit operands on the GPU equal the CPU's up to rounding", "[gpu][amp]") {
   const DType narrow = GENERATE(DType::kBFloat16, DType::kFloat16);

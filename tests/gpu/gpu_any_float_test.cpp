@@ -2,8 +2,8 @@
 //
 // Compares CUDA kernels that take 16-bit operands with their CPU twins, for which Context widens
 // the operands and rounds the results.
+#include <algorithm>
 #include <catch2/catch.hpp>
-#include <cmath>
 #include <limits>
 #include <vector>
 
@@ -40,55 +40,61 @@ struct Operand {
   Content content = Content::kRandom;
 };
 
-Tensor make(Context& context, const Operand& operand, std::size_t number) {
+void write(Context& context, const Operand& operand, std::size_t number, const Buffer& target) {
   std::vector<double> values(operand.count, std::numeric_limits<double>::quiet_NaN());
   for (std::size_t i = 0; operand.content == Content::kRandom && i < values.size(); ++i) {
     values[i] = 2 * ddp::random_unit(number, 7, i) - 1;
   }
   const Tensor wide = context.from_host(values, {operand.count});
-  Tensor tensor = Tensor::zeros({operand.count}, operand.dtype, context.device());
-  ddp::cast(wide.buffer(), tensor.buffer(), context.stream());
-  return tensor;
+  ddp::cast(wide.buffer(), target, context.stream());
 }
 
-// Calls call(context, operands), and returns the operands after it.
+// Calls call(context, operands), and returns the operands after it. Operand number `shifted`, if
+// there is one, is not aligned to 16 bytes.
 template <class Call>
 std::vector<std::vector<double>> results_on(ddp::Device device,
-                                            const std::vector<Operand>& operands,
-                                            const Call& call) {
+                                            const std::vector<Operand>& operands, const Call& call,
+                                            std::size_t shifted) {
   Context context(device);
+  std::vector<Tensor> memory;
   std::vector<Buffer> buffers;
-  std::vector<Tensor> tensors;
   for (const Operand& operand : operands) {
-    tensors.push_back(make(context, operand, tensors.size()));
-    buffers.push_back(tensors.back().buffer());
+    const std::size_t number = buffers.size();
+    memory.push_back(Tensor::zeros({operand.count + 2}, operand.dtype, device));
+    buffers.push_back(memory.back().buffer().slice(number == shifted ? 1 : 0, operand.count));
+    write(context, operand, number, buffers.back());
   }
   call(context, buffers);
   std::vector<std::vector<double>> results;
-  for (const Tensor& tensor : tensors) {
-    const Tensor wide = context.empty({tensor.count()}, DType::kFloat64);
-    ddp::cast(tensor.buffer(), wide.buffer(), context.stream());
+  for (const Buffer& buffer : buffers) {
+    const Tensor wide = context.empty({buffer.count}, DType::kFloat64);
+    ddp::cast(buffer, wide.buffer(), context.stream());
     results.push_back(context.to_host<double>(wide));
   }
   return results;
 }
 
-// Checks that each operand is the same after the call on both devices, up to a rounding.
+// Up to a rounding to the operand's type.
+bool are_equal(const std::vector<double>& values, const std::vector<double>& expected,
+               DType dtype) {
+  const double rounding = dtype == DType::kBFloat16  ? 0x1p-7
+                          : dtype == DType::kFloat16 ? 0x1p-10
+                                                     : 1e-4;
+  return std::ranges::equal(values, expected, [&](double value, double other) {
+    return value == Approx(other).epsilon(rounding).margin(rounding / 4);
+  });
+}
+
+// Checks that each operand is the same after the call on both devices.
 template <class Call>
 void compare(const std::vector<Operand>& operands, const Call& call) {
-  const auto expected = results_on(ddp::kCpuDevice, operands, call);
-  const auto values = results_on(ddp::cuda_device(0), operands, call);
-  for (std::size_t o = 0; o < operands.size(); ++o) {
-    const bool is_bfloat = operands[o].dtype == DType::kBFloat16;
-    const bool is_half = operands[o].dtype == DType::kFloat16;
-    const double rounding = is_bfloat ? 0x1p-7 : is_half ? 0x1p-10 : 1e-4;
-    std::size_t differing = 0;
-    for (std::size_t i = 0; i < values[o].size(); ++i) {
-      const double value = values[o][i], other = expected[o][i];
-      if (value != Approx(other).epsilon(rounding).margin(rounding / 4)) ++differing;
+  const auto expected = results_on(ddp::kCpuDevice, operands, call, operands.size());
+  for (std::size_t shifted = 0; shifted <= operands.size(); ++shifted) {
+    const auto values = results_on(ddp::cuda_device(0), operands, call, shifted);
+    for (std::size_t o = 0; o < operands.size(); ++o) {
+      INFO("operand " << o << ", if operand " << shifted << " is not aligned");
+      CHECK(are_equal(values[o], expected[o], operands[o].dtype));
     }
-    INFO("operand " << o);
-    CHECK(differing == 0);
   }
 }
 

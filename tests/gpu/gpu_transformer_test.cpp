@@ -123,8 +123,8 @@ TEST_CASE("rows need not be aligned to 16 bytes on CUDA", "[gpu]") {
 
 TEMPLATE_TEST_CASE("cu::embedding equals its CPU twin, bit for bit", "[gpu]", float, double) {
   using T = TestType;
-  const auto table_shape =
-      GENERATE(MatrixShape{1, 1}, MatrixShape{100, 300}, MatrixShape{7, 0}, MatrixShape{2003, 5});
+  const auto table_shape = GENERATE(MatrixShape{1, 1}, MatrixShape{100, 300}, MatrixShape{7, 0},
+                                    MatrixShape{5003, 5}, MatrixShape{5003, 8});
   const std::size_t positions = GENERATE(0U, 1U, 1009U, 4099U);
   const WriteMode mode = any_mode();
   auto table = Twin<T>::uniform(table_shape.count(), 1);

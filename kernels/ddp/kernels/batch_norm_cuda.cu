@@ -64,15 +64,13 @@ __global__ void __launch_bounds__(launch::kChannelThreads)
     const C centre = mean[c];
     double sum = 0, product = 0;
     launch::visit_channel(packs, c, load, [&](const SumOperands<T, kWidth>& read) {
-      launch::PackSum<T> gradients = 0, products = 0;
 #pragma unroll
       for (int k = 0; k < kWidth; ++k) {
         const C gradient = elementwise::convert<C>(read.grad_y.lane[k]);
-        gradients += gradient;
-        products += gradient * (elementwise::convert<C>(read.x.lane[k]) - centre);
+        const C distance = elementwise::convert<C>(read.x.lane[k]) - centre;
+        sum += static_cast<double>(gradient);
+        product += static_cast<double>(gradient * distance);
       }
-      sum += gradients;
-      product += products;
     });
     sum = launch::block_sum(sum);
     product = launch::block_sum(product);

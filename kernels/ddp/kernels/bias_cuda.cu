@@ -60,7 +60,7 @@ void bias_grad(const Buffer& grad_y, const GradientTarget& grad_bias, MatrixShap
   const DeviceGuard guard(target.device);
   launch::dispatch_any_float("bias_grad", target.dtype, [&](auto element) {
     using T = decltype(element);
-    launch::with_columns(shape.columns, [&](auto columns, unsigned blocks) {
+    launch::with_columns<T>(shape.columns, [&](auto columns, unsigned blocks) {
       launch_kernel(bias_grad_kernel<decltype(columns)::value, T>, blocks, launch::kColumnThreads,
                     stream, static_cast<const T*>(grad_y.data), static_cast<T*>(target.data), shape,
                     grad_bias.mode);

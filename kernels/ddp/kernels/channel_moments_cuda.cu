@@ -25,16 +25,12 @@ __global__ void __launch_bounds__(launch::kChannelThreads)
     double sum = 0, squares = 0;
     const auto load = [&](std::size_t at) { return elementwise::pack_at<kWidth>(x, at); };
     launch::visit_channel(packs, c, load, [&](const elementwise::Pack<T, kWidth>& pack) {
-      launch::PackSum<T> distances = 0, products = 0;
 #pragma unroll
       for (const T value : pack.lane) {
-        const launch::PackSum<T> distance =
-            elementwise::convert<launch::Compute<T>>(value) - origin;
-        distances += distance;
-        products += distance * distance;
+        const double distance = elementwise::convert<launch::Compute<T>>(value) - origin;
+        sum += distance;
+        squares += distance * distance;
       }
-      sum += distances;
-      squares += products;
     });
     sum = launch::block_sum(sum);
     squares = launch::block_sum(squares);

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
 //
-// In the gradient, a block owns some positions, and the indices that occur there first of all: it
-// looks for these in all later positions, and adds their gradients in order. Without atomics, equal
-// inputs give equal bits.
+// In the gradient, a block owns some indices: it looks for them in all positions, and adds their
+// gradients in order. Without atomics, equal inputs give equal bits. In a small table, whose rows
+// have many positions each, a block owns one row. In a large one, most of whose rows have none, it
+// owns the indices that occur in its own positions first of all.
 #include <cmath>
 #include <cstdint>
 
@@ -34,10 +35,12 @@ __global__ void embedding_kernel(const T* table, const std::int64_t* indices, T*
   });
 }
 
+constexpr std::size_t kSmallTable = 4096;  // rows
 constexpr unsigned kOwnPositions = 32;
 constexpr unsigned kTurns = 4;  // positions that a thread looks at before the block adds gradients
 constexpr unsigned kPositions = kTurns * launch::kThreads;
 constexpr unsigned kWords = kPositions / launch::kWarp;
+constexpr unsigned kWarps = launch::kThreads / launch::kWarp;
 
 // What the threads of a block share.
 struct Search {
@@ -95,6 +98,17 @@ __device__ bool find_own(Search& search, const std::int64_t* indices, std::size_
   return has_own;
 }
 
+// Makes `row` the only index of the block.
+__device__ void own_row(Search& search, std::size_t row) {
+  for (unsigned i = threadIdx.x; i < Search::kRemainders; i += launch::kThreads) {
+    search.may_be[i] = i == row % Search::kRemainders ? 1 : 0;
+  }
+  if (threadIdx.x < kOwnPositions) {
+    search.own[threadIdx.x] = threadIdx.x == 0 ? static_cast<std::int64_t>(row) : Search::kNone;
+  }
+  __syncthreads();
+}
+
 // Lists the positions from `first` on, kPositions at most, that have own indices; returns how many.
 __device__ unsigned list_found(Search& search, const std::int64_t* indices, std::size_t positions,
                                std::size_t first) {
@@ -111,8 +125,8 @@ __device__ unsigned list_found(Search& search, const std::int64_t* indices, std:
   __syncthreads();
   unsigned count = 0;
   for (unsigned w = 0; w < kWords; ++w) {
-    const unsigned turn = w / launch::kRowsPerBlock;
-    const bool is_mine = w % launch::kRowsPerBlock == threadIdx.x / launch::kWarp;
+    const unsigned turn = w / kWarps;
+    const bool is_mine = w % kWarps == threadIdx.x / launch::kWarp;
     if (is_mine && slots[turn] < kOwnPositions) {
       const unsigned before = search.found[w] & ((1U << launch::lane()) - 1);
       const unsigned place = count + static_cast<unsigned>(__popc(before));
@@ -160,23 +174,41 @@ __device__ void add_column(const Search& search, unsigned count, const T* gradie
   if (target != nullptr) *target = sum;
 }
 
+// Adds the gradients of the block's indices in the positions from `first` on.
 template <int kWidth, class T>
-__global__ void embedding_backward_kernel(const T* grad_y, const std::int64_t* indices,
-                                          std::size_t positions, T* grad_table, MatrixShape shape) {
+__device__ void add_own(Search& search, const T* grad_y, const std::int64_t* indices,
+                        std::size_t positions, std::size_t first, T* grad_table,
+                        std::size_t columns) {
+  for (; first < positions; first += kPositions) {
+    const unsigned count = list_found(search, indices, positions, first);
+    for (std::size_t c = threadIdx.x * kWidth; count > 0 && c < columns;
+         c += launch::kThreads * kWidth) {
+      add_column<kWidth>(search, count, grad_y + first * columns, grad_table, columns, c);
+    }
+    __syncthreads();  // the next turn overwrites the list
+  }
+}
+
+template <int kWidth, class T>
+__global__ void small_backward_kernel(const T* grad_y, const std::int64_t* indices,
+                                      std::size_t positions, T* grad_table, MatrixShape shape) {
+  __shared__ Search search;
+  for (std::size_t row = blockIdx.x; row < shape.rows; row += gridDim.x) {
+    own_row(search, row);
+    add_own<kWidth>(search, grad_y, indices, positions, 0, grad_table, shape.columns);
+  }
+}
+
+template <int kWidth, class T>
+__global__ void large_backward_kernel(const T* grad_y, const std::int64_t* indices,
+                                      std::size_t positions, T* grad_table, MatrixShape shape) {
   __shared__ Search search;
   for (std::size_t block = blockIdx.x; block * kOwnPositions < positions; block += gridDim.x) {
-    std::size_t first = block * kOwnPositions;
-    if (!find_own(search, indices, positions, first, shape.rows)) first = positions;
-    for (; first < positions; first += kPositions) {
-      const unsigned count = list_found(search, indices, positions, first);
-      const T* gradients = grad_y + first * shape.columns;
-      for (std::size_t c = threadIdx.x * kWidth; count > 0 && c < shape.columns;
-           c += launch::kThreads * kWidth) {
-        add_column<kWidth>(search, count, gradients, grad_table, shape.columns, c);
-      }
-      __syncthreads();  // the next turn overwrites the list
+    const std::size_t first = block * kOwnPositions;
+    if (find_own(search, indices, positions, first, shape.rows)) {
+      add_own<kWidth>(search, grad_y, indices, positions, first, grad_table, shape.columns);
     }
-    __syncthreads();  // the next block's search
+    __syncthreads();  // the next search overwrites the last one's indices
   }
 }
 
@@ -221,10 +253,12 @@ void embedding_backward(const Buffer& grad_y, const Buffer& indices,
     const bool is_wide =
         launch::are_aligned(gradients, rows) && shape_of_table.columns % launch::kWide<T> == 0;
     launch::with_width<T>(is_wide, [&](auto width) {
-      launch::run(embedding_backward_kernel<width, T>,
-                  launch::blocks_for(indices.count, kOwnPositions), stream, gradients,
-                  static_cast<const std::int64_t*>(indices.data), indices.count, rows,
-                  shape_of_table);
+      const bool is_small = shape_of_table.rows <= kSmallTable;
+      launch::run(is_small ? small_backward_kernel<width, T> : large_backward_kernel<width, T>,
+                  is_small ? launch::blocks_for(shape_of_table.rows, 1)
+                           : launch::blocks_for(indices.count, kOwnPositions),
+                  stream, gradients, static_cast<const std::int64_t*>(indices.data), indices.count,
+                  rows, shape_of_table);
     });
   });
 }

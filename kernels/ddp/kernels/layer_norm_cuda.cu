@@ -130,7 +130,7 @@ void layer_norm_grad_weight(const LayerNormOperands& operands, const Buffer& gra
   const DeviceGuard guard(target.device);
   detail::dispatch_float("layer_norm_grad_weight", target.dtype, [&](auto element) {
     using T = decltype(element);
-    launch::with_columns(shape.columns, [&](auto columns, unsigned blocks) {
+    launch::with_columns<T>(shape.columns, [&](auto columns, unsigned blocks) {
       launch_kernel(layer_norm_grad_weight_kernel<decltype(columns)::value, T>, blocks,
                     launch::kColumnThreads, stream, static_cast<const T*>(operands.x.data),
                     static_cast<const T*>(operands.mean.data),

@@ -485,6 +485,42 @@ TEST_CASE("batch norms round their results under autocast, but no statistics", "
   }
 }
 
+TEST_CASE("gradients of a 16-bit batch norm equal those in float32 up to rounding", "[amp]") {
+  nn::Context context;
+  const bool trains = GENERATE(true, false);
+  const auto gradients = [&](std::optional<DType> narrow) {
+    nn::BatchNorm2d norm({context, DType::kFloat32, 1}, 3);
+    norm.train(trains);
+    nn::Parameter x("x", random(context, {4, 3, 2, 2}, 1));
+    nn::Tape tape(context, nn::Recording::kOn, narrow);
+    const Variable in = nn::cast(tape, tape.watch(x), DType::kBFloat16);
+    const Variable y = norm.forward(tape, narrow ? in : nn::cast(tape, in, DType::kFloat32));
+    tape.backward(nn::mse_loss(tape, y, random(context, {4, 3, 2, 2}, 2)));
+    std::vector<float> all = floats_of(context, x.grad());
+    for (nn::Parameter* each : norm.parameters()) {
+      const std::vector<float> more = floats_of(context, each->grad());
+      all.insert(all.end(), more.begin(), more.end());
+    }
+    return all;
+  };
+  CHECK(relative_difference(gradients(DType::kBFloat16), gradients({})) < 0x1p-7);
+}
+
+TEST_CASE("a bias takes the type of its product, as a layer norm's weights that of x", "[amp]") {
+  nn::Context context;
+  nn::Tape tape(context, nn::Recording::kOff);
+  const auto narrow = [&](const nn::Shape& shape, std::uint64_t stream) {
+    return nn::cast(tape, random(context, shape, stream), DType::kBFloat16);
+  };
+  const Variable bias = random(context, {3}, 3), image = narrow({1, 2, 4, 4}, 1);
+  const Variable results[] = {nn::linear(tape, narrow({2, 5}, 1), narrow({3, 5}, 2), bias),
+                              nn::conv2d(tape, image, narrow({3, 2, 1, 1}, 2), bias),
+                              nn::conv_transpose2d(tape, image, narrow({2, 3, 1, 1}, 2), bias)};
+  for (const Variable& each : results) CHECK(each.value().dtype() == DType::kBFloat16);
+  const Variable x = random(context, {4, 3}, 1);
+  CHECK(nn::layer_norm(tape, x, narrow({3}, 2), narrow({3}, 3)).value().dtype() == DType::kFloat32);
+}
+
 TEST_CASE("sums and concatenations use the widest type, losses use float32", "[amp]") {
   nn::Context context;
   nn::Tape tape(context, nn::Recording::kOn, DType::kBFloat16);

@@ -5,7 +5,6 @@
 #pragma once
 
 #include <type_traits>
-#include <utility>
 
 #include "ddp/buffer_ops/elementwise.cuh"
 #include "ddp/kernels/detail/checks.h"
@@ -20,7 +19,9 @@ template <class F>
 void dispatch_any_float(const char* kernel, DType dtype, F&& f) {
   if (dtype == DType::kFloat16) return f(__half{});
   if (dtype == DType::kBFloat16) return f(__nv_bfloat16{});
-  detail::dispatch_float(kernel, dtype, std::forward<F>(f));
+  if (dtype == DType::kFloat32) return f(float{});
+  if (dtype == DType::kFloat64) return f(double{});
+  detail::refuse_dtype(kernel, dtype, "floating-point types");
 }
 
 // The widest packs of T that one access may read.

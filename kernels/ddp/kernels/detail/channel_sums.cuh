@@ -5,8 +5,6 @@
 // and its threads have several loads of up to 16 bytes on the way.
 #pragma once
 
-#include <type_traits>
-
 #include "ddp/kernels/detail/any_float.cuh"
 #include "ddp/kernels/detail/divisor.h"
 #include "ddp/kernels/detail/launch.cuh"
@@ -14,11 +12,6 @@
 namespace ddp::cu::launch {
 
 inline constexpr unsigned kChannelThreads = 1024;
-
-// In what to sum the elements of a pack, or their products, before they are added to a sum in
-// float64: to convert each element of 16 bits would take longer than to read it.
-template <class T>
-using PackSum = std::conditional_t<elementwise::kIsHalf<T>, float, double>;
 
 // Where the packs of kWidth elements of a channel are in a tensor of a ChannelShape.
 template <class Index, int kWidth>

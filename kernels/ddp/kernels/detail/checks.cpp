@@ -17,9 +17,9 @@ void require(const char* kernel, const char* operand, const Buffer& buffer,
                                           to_string(buffer), to_string(expected)));
 }
 
-void refuse_dtype(const char* kernel, DType dtype) {
-  throw std::invalid_argument(fmt::format(
-      "[kernels] {}: {} is not supported, only float32 and float64", kernel, to_string(dtype)));
+void refuse_dtype(const char* kernel, DType dtype, const char* supported) {
+  throw std::invalid_argument(fmt::format("[kernels] {}: {} is not supported, only {}", kernel,
+                                          to_string(dtype), supported));
 }
 
 }  // namespace ddp::detail

@@ -22,7 +22,9 @@ void require(const char* kernel, const char* operand, const Buffer& buffer, cons
   return {nullptr, count, dtype, model.device};
 }
 
-[[noreturn]] void refuse_dtype(const char* kernel, DType dtype);
+// Throws std::invalid_argument: "[kernels] gemm: int32 is not supported, only float32 and float64".
+[[noreturn]] void refuse_dtype(const char* kernel, DType dtype,
+                               const char* supported = "float32 and float64");
 
 // Calls f(float{}) or f(double{}); std::invalid_argument for any other dtype.
 template <class F>

@@ -10,12 +10,12 @@ namespace ddp::cu::launch {
 
 inline constexpr unsigned kColumnThreads = 1024;
 
-// Calls f(kColumns, blocks) for a kernel that calls store_column_sums<kColumns>(). Blocks of a few
-// columns read only 32 bytes of a row, but a matrix may have too few columns for larger ones to use
-// all multiprocessors.
-template <class F>
+// Calls f(kColumns, blocks) for a kernel that calls store_column_sums<kColumns>() with elements of
+// type T. Blocks of a few columns read only 32 bytes of a row, as much as memory transfers at
+// least; but a matrix may have too few columns for larger ones to use all multiprocessors.
+template <class T, class F>
 void with_columns(std::size_t columns, const F& f) {
-  constexpr unsigned kFew = 8, kEnoughBlocks = 128;
+  constexpr unsigned kFew = 32 / sizeof(T), kEnoughBlocks = 128;
   if (columns < std::size_t{kEnoughBlocks} * kWarp) {
     f(std::integral_constant<unsigned, kFew>{}, blocks_for(columns, kFew));
   } else {

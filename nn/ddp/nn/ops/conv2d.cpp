@@ -40,6 +40,9 @@ Variable conv2d(Tape& tape, const Variable& x, const Variable& weight,
   }
   const Conv2dShape shape = conv2d_shape(x.shape(), weight.shape(), bias, options);
   require_one_dtype("conv2d", x, weight);
+  if (bias && must_promote(x, *bias)) {
+    return conv2d(tape, x, weight, cast(tape, *bias, x.value().dtype()), options);
+  }
   const Size2d output = shape.output();
   Context& context = tape.context();
   Tensor y = context.empty({shape.batch, shape.out_channels, output.height, output.width},

@@ -81,6 +81,9 @@ Variable conv_transpose2d(Tape& tape, const Variable& x, const Variable& weight,
   }
   check(x.shape(), weight.shape(), bias, options);
   require_one_dtype("conv_transpose2d", x, weight);
+  if (bias && must_promote(x, *bias)) {
+    return conv_transpose2d(tape, x, weight, cast(tape, *bias, x.value().dtype()), options);
+  }
   const Conv2dShape reverse = reverse_of(x.shape(), weight.shape(), options);
   static_cast<void>(reverse.output());  // throws if the groups do not fit
   Context& context = tape.context();

@@ -24,7 +24,9 @@ MatrixShape layer_norm_shape(const Shape& x, const Shape& weight, const Shape& b
 
 Variable layer_norm(Tape& tape, const Variable& x, const Variable& weight, const Variable& bias,
                     double eps) {
-  if (must_widen(x)) return layer_norm(tape, widened(tape, x), weight, bias, eps);
+  if (must_widen(x, weight, bias)) {
+    return layer_norm(tape, widened(tape, x), widened(tape, weight), widened(tape, bias), eps);
+  }
   const MatrixShape shape = layer_norm_shape(x.shape(), weight.shape(), bias.shape());
   Context& context = tape.context();
   const DType dtype = x.value().dtype();
@@ -35,7 +37,7 @@ Variable layer_norm(Tape& tape, const Variable& x, const Variable& weight, const
               bias.buffer(), eps, result, shape);
 
   const auto bias_backward = [&context, shape](const Buffer& grad_y, const GradientTarget& target) {
-    context.run_any_float(cpu::bias_grad, cu::bias_grad, grad_y, target, shape);
+    context.run(cpu::bias_grad, cu::bias_grad, grad_y, target, shape);
   };
   const auto weight_backward = [&context, x = x.value(), mean, rstd, shape](
                                    const Buffer& grad_y, const GradientTarget& target) {

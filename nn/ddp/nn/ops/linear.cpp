@@ -28,6 +28,8 @@ Variable linear(Tape& tape, const Variable& x, const Variable& weight,
     return linear(tape, narrowed(tape, x), narrowed(tape, weight), narrowed(tape, bias));
   }
   require_one_dtype("linear", x, weight);
+  if (bias && must_promote(x, *bias))
+    return linear(tape, x, weight, cast(tape, *bias, x.value().dtype()));
   Context& context = tape.context();
   const std::size_t n = as_rows(x.shape()).rows, in = weight.shape()[1], out = weight.shape()[0];
   Tensor y = context.empty(x.shape().with(x.shape().rank() - 1, out), x.value().dtype());

@@ -37,7 +37,7 @@ void WeightAverage::update() {
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     const Buffer& average = averages_[i].buffer();
     context_.run_any_float(cpu::binary, cu::binary, average, parameters_[i]->value().buffer(),
-                 GradientTarget{average}, BinaryFunction{BinaryKind::kMix, weight});
+                           GradientTarget{average}, BinaryFunction{BinaryKind::kMix, weight});
   }
   ++updates;
 }
