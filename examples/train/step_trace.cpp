@@ -13,6 +13,8 @@
 namespace train {
 namespace {
 
+constexpr std::size_t kMoments = static_cast<std::size_t>(StepMoment::kEnd) + 1;
+
 double microseconds(ddp::Clock::duration time) {
   return std::chrono::duration<double, std::micro>(time).count();
 }
@@ -41,6 +43,8 @@ ddp::Clock::time_point first_moment(std::span<const ddp::RankStep> ranks) {
 StepTrace::StepTrace(ddp::ProcessGroup& group, const ddp::BucketLayout& layout,
                      const TraceFiles& files, std::string caption)
     : files_(files), caption_(std::move(caption)), history_(group, layout) {
+  for (std::size_t i = 0; i < kMoments; ++i) moments_.emplace_back(group.device());
+  if (group.device().is_cuda()) clock_.emplace(group.device());
   if (group.rank() != 0) return;
   if (!files.trace.empty()) writer_.emplace(files.trace);
   if (!files.step_svg.empty()) {
@@ -48,12 +52,31 @@ StepTrace::StepTrace(ddp::ProcessGroup& group, const ddp::BucketLayout& layout,
   }
 }
 
-void StepTrace::add(std::int64_t step, const HostTimes& host, ddp::StepTimes engine) {
-  history_.add({.step = step,
-                .engine = std::move(engine),
-                .data = ddp::Interval{host.begin, host.data_end},
-                .forward = ddp::Interval{host.data_end, host.forward_end},
-                .optimizer = ddp::Interval{host.backward_end, host.end}});
+void StepTrace::take(StepMoment moment, ddp::Stream stream) {
+  moments_[static_cast<std::size_t>(moment)].take(stream);
+}
+
+void StepTrace::add(std::int64_t step, const ddp::Interval& data, ddp::StepTimes engine) {
+  moments_.back().synchronize();
+  ddp::RankStep part{.step = step};
+  part.data = {advance_to(data.begin), advance_to(data.end)};
+  part.forward = {advance_to(StepMoment::kForwardBegin), advance_to(StepMoment::kForwardEnd)};
+  engine.begin = advance_to(engine.begin);
+  engine.backward_end = advance_to(engine.backward_end);
+  engine.end = advance_to(engine.end);
+  part.optimizer = {advance_to(StepMoment::kOptimizerBegin), advance_to(StepMoment::kEnd)};
+  part.engine = std::move(engine);
+  history_.add(std::move(part));
+}
+
+// The parts of a step are one behind the other. Their times may overlap: the host begins a backward
+// while the device is still in the forward, and conversions of the device's clock have errors.
+ddp::Clock::time_point StepTrace::advance_to(ddp::Clock::time_point time) {
+  return last_ = std::max(last_, time);
+}
+
+ddp::Clock::time_point StepTrace::advance_to(StepMoment moment) {
+  return advance_to(moments_[static_cast<std::size_t>(moment)].time(clock_));
 }
 
 void StepTrace::finish() {

@@ -10,6 +10,8 @@
 #include <vector>
 
 #include "ddp/collectives/process_group.h"
+#include "ddp/cuda/device_clock.h"
+#include "ddp/cuda/stream_moment.h"
 #include "ddp/engine/bucket_layout.h"
 #include "ddp/engine/statistics/rank_step.h"
 #include "ddp/engine/statistics/step_history.h"
@@ -18,13 +20,12 @@
 
 namespace train {
 
-// The times of the host in a step; ddp::StepTimes has those of the engine.
-struct HostTimes {
-  ddp::Clock::time_point begin = {};     // waiting for the batch
-  ddp::Clock::time_point data_end = {};  // the batch is there
-  ddp::Clock::time_point forward_end = {};
-  ddp::Clock::time_point backward_end = {};  // with all reductions
-  ddp::Clock::time_point end = {};           // with the optimizer
+// Moments of a step on the trainer's stream, in this order; ddp::StepTimes has those of the engine.
+enum class StepMoment : std::uint8_t {
+  kForwardBegin,
+  kForwardEnd,
+  kOptimizerBegin,  // backward has ended, with all reductions
+  kEnd
 };
 
 struct TraceFiles {
@@ -44,8 +45,11 @@ class StepTrace {
   StepTrace(ddp::ProcessGroup& group, const ddp::BucketLayout& layout, const TraceFiles& files,
             std::string caption);
 
-  // Adds one backward pass.
-  void add(std::int64_t step, const HostTimes& host, ddp::StepTimes engine);
+  // Call it for each moment of a step, in their order.
+  void take(StepMoment moment, ddp::Stream stream);
+  // Adds one backward pass, all moments of which were taken; `data` is the wait for its batch. On
+  // CUDA this waits for the device.
+  void add(std::int64_t step, const ddp::Interval& data, ddp::StepTimes engine);
   void finish();
   // After finish(), on rank 0: the files that could not be written completely.
   [[nodiscard]] std::vector<std::filesystem::path> incomplete_files() const;
@@ -56,6 +60,8 @@ class StepTrace {
     ddp::TraceWriter::Lane reductions;
   };
 
+  [[nodiscard]] ddp::Clock::time_point advance_to(ddp::Clock::time_point time);
+  [[nodiscard]] ddp::Clock::time_point advance_to(StepMoment moment);
   void write(std::span<const ddp::RankStep> ranks);
   void add_lanes(std::span<const ddp::RankStep> ranks);
   void write(const Lanes& lanes, const ddp::RankStep& step);
@@ -63,6 +69,9 @@ class StepTrace {
   TraceFiles files_;
   std::string caption_;
   ddp::StepHistory history_;
+  std::vector<ddp::cu::StreamMoment> moments_;  // by StepMoment
+  std::optional<ddp::cu::DeviceClock> clock_;   // on CUDA
+  ddp::Clock::time_point last_;                 // the latest time of the trainer so far
   // On rank 0.
   std::optional<ddp::TraceWriter> writer_;
   std::optional<ddp::TextFile> svg_;

@@ -252,22 +252,27 @@ void Trainer::check_loss(double loss, const std::string& name) const {
 }
 
 void Trainer::train_step(const ddp::Batch& batch, ddp::Clock::time_point waited_since) {
-  HostTimes times{.begin = waited_since, .data_end = ddp::Clock::now()};
+  const ddp::Interval data{waited_since, ddp::Clock::now()};
+  trace(StepMoment::kForwardBegin);
   const Learner::Pass pass = learner_.forward(batch);
-  times.forward_end = ddp::Clock::now();
+  trace(StepMoment::kForwardEnd);
   check_last_step();
   const Place place{epoch_, epoch_steps(batch), epoch_steps()};
   at(place, [&] {
     ddp::StepOptions step = learner_.model().step_options(batch);
     step.asks_to_stop = signals_.stop_requested();
-    step.data_seconds = Seconds(times.data_end - times.begin).count();
+    step.data_seconds = Seconds(data.end - data.begin).count();
     learner_.backward(pass, step);
-    times.backward_end = ddp::Clock::now();
+    trace(StepMoment::kOptimizerBegin);
     if (learner_.model().is_synchronized()) learner_.step_optimizer(epoch_, steps_done_);
   });
   if (learner_.model().is_synchronized()) unchecked_ = place;
-  times.end = ddp::Clock::now();
-  if (trace_) trace_->add(steps_done_ + 1, times, engine().times());
+  trace(StepMoment::kEnd);
+  if (trace_) trace_->add(steps_done_ + 1, data, engine().times());
+}
+
+void Trainer::trace(StepMoment moment) {
+  if (trace_) trace_->take(moment, stream());
 }
 
 // Logs the means over the steps since the last line. All ranks call it: reading the totals waits

@@ -62,6 +62,7 @@ class Trainer {
   void begin_accumulation(const ddp::Batch& batch);
   // `waited_since` is when the wait for the batch began.
   void train_step(const ddp::Batch& batch, ddp::Clock::time_point waited_since);
+  void trace(StepMoment moment);
   void check_last_step();
   template <class F>
   void at(const Place& place, const F& work) const;

@@ -52,15 +52,13 @@ void write(Context& context, const Operand& operand, std::size_t number, const B
 // Calls call(context, operands), and returns the operands after it. Operand number `shifted`, if
 // there is one, is not aligned to 16 bytes.
 template <class Call>
-std::vector<std::vector<double>> results_on(ddp::Device device,
-                                            const std::vector<Operand>& operands, const Call& call,
-                                            std::size_t shifted) {
-  Context context(device);
+std::vector<std::vector<double>> results_of(Context& context, const std::vector<Operand>& operands,
+                                            const Call& call, std::size_t shifted) {
   std::vector<Tensor> memory;
   std::vector<Buffer> buffers;
   for (const Operand& operand : operands) {
     const std::size_t number = buffers.size();
-    memory.push_back(Tensor::zeros({operand.count + 2}, operand.dtype, device));
+    memory.push_back(context.empty({operand.count + 2}, operand.dtype));
     buffers.push_back(memory.back().buffer().slice(number == shifted ? 1 : 0, operand.count));
     write(context, operand, number, buffers.back());
   }
@@ -88,9 +86,10 @@ bool are_equal(const std::vector<double>& values, const std::vector<double>& exp
 // Checks that each operand is the same after the call on both devices.
 template <class Call>
 void compare(const std::vector<Operand>& operands, const Call& call) {
-  const auto expected = results_on(ddp::kCpuDevice, operands, call, operands.size());
+  Context cpu, gpu(ddp::cuda_device(0));
+  const auto expected = results_of(cpu, operands, call, operands.size());
   for (std::size_t shifted = 0; shifted <= operands.size(); ++shifted) {
-    const auto values = results_on(ddp::cuda_device(0), operands, call, shifted);
+    const auto values = results_of(gpu, operands, call, shifted);
     for (std::size_t o = 0; o < operands.size(); ++o) {
       INFO("operand " << o << ", if operand " << shifted << " is not aligned");
       CHECK(are_equal(values[o], expected[o], operands[o].dtype));
@@ -210,19 +209,20 @@ TEST_CASE("CUDA kernels of channels take 16-bit types", "[gpu][any_float]") {
             context.run_any_float(ddp::cpu::batch_norm_sums, ddp::cu::batch_norm_sums, of[0], of[1],
                                   of[2], of[3], shape);
           });
-  const std::size_t terms = GENERATE(0U, 2U);
-  compare({x,
-           x,
-           of_channels,
-           of_channels,
-           of_channels,
-           {terms * channels, DType::kFloat32},
-           {shape.count(), type, before(mode)}},
-          [&](Context& context, const auto& of) {
-            context.run_any_float(ddp::cpu::batch_norm_grad_input, ddp::cu::batch_norm_grad_input,
-                                  of[0], of[1], ddp::BatchNormOperands{of[2], of[3], of[4]}, of[5],
-                                  GradientTarget{of[6], mode}, shape);
-          });
+  for (const std::size_t terms : {0U, 2U}) {
+    compare({x,
+             x,
+             of_channels,
+             of_channels,
+             of_channels,
+             {terms * channels, DType::kFloat32},
+             {shape.count(), type, before(mode)}},
+            [&](Context& context, const auto& of) {
+              context.run_any_float(ddp::cpu::batch_norm_grad_input, ddp::cu::batch_norm_grad_input,
+                                    of[0], of[1], ddp::BatchNormOperands{of[2], of[3], of[4]},
+                                    of[5], GradientTarget{of[6], mode}, shape);
+            });
+  }
 }
 
 TEST_CASE("CUDA kernels of pooling take 16-bit types", "[gpu][any_float]") {

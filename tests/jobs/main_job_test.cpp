@@ -38,56 +38,6 @@ void check_refused(const Arguments& command, const std::string& expected) {
   CHECK_THAT(job.err(), Catch::Contains(expected));
 }
 
-// A complete event of a trace, in microseconds.
-struct Span {
-  int rank = 0;
-  int step = 0;
-  std::string name;
-  double begin = 0;
-  double end = 0;
-  double ready = 0;  // when the bucket's last gradient was ready
-};
-
-std::vector<Span> spans_of(const nlohmann::json& events) {
-  std::vector<Span> spans;
-  for (const auto& event : events) {
-    if (event["ph"] != "X") continue;
-    const double begin = event["ts"];
-    spans.push_back({event["pid"], event["args"]["step"], event["name"], begin,
-                     begin + event["dur"].get<double>(),
-                     begin - event["args"].value("queued_us", 0.0)});
-  }
-  return spans;
-}
-
-bool is_bucket(const Span& span) { return span.name.starts_with("bucket"); }
-
-// Checks that the activities of the trainer on a rank do not overlap.
-void check_in_order(const std::vector<Span>& spans, int rank) {
-  double last = 0;
-  for (const Span& span : spans) {
-    if (span.rank != rank || is_bucket(span)) continue;
-    INFO(span.name << " of step " << span.step);
-    CHECK(span.begin >= last - 0.01);  // rounding
-    last = span.end;
-  }
-}
-
-// Checks that no rank has a bucket's sum before all ranks have its gradients.
-void check_one_clock(const std::vector<Span>& spans) {
-  std::map<std::pair<int, std::string>, double> last_ready;
-  for (const Span& span : spans) {
-    double& last = last_ready[{span.step, span.name}];
-    last = std::max(last, span.ready);
-  }
-  for (const Span& span : spans) {
-    if (!is_bucket(span)) continue;
-    INFO(span.name << " of step " << span.step << " on rank " << span.rank);
-    CHECK(span.end >= last_ready[{span.step, span.name}]);
-    CHECK(span.ready <= span.begin + 0.01);  // rounding
-  }
-}
-
 }  // namespace
 
 TEST_CASE("1, 2, 3 and 4 ranks with one global batch end with the same parameters", "[main]") {
@@ -160,34 +110,6 @@ TEST_CASE("lenet5 reaches 90 % within ten epochs", "[main][accuracy]") {
   const std::size_t at = job.out().find(key);
   REQUIRE(at != std::string::npos);
   CHECK(std::stod(job.out().substr(at + key.size())) >= 90);
-}
-
-TEST_CASE("a trace shows the steps of all ranks on one clock", "[main]") {
-  const TemporaryDirectory directory;
-  const std::string trace = directory / "trace.json";
-  const std::string svg = directory / "step.svg";
-  const auto begin = Clock::now();
-  ChildProcess job(train_command(
-      3, {"--model", "lenet5", "--max-steps", "20", "--trace", trace, "--step-svg", svg}));
-  REQUIRE(job.wait(100s) == 0);
-  const double run = std::chrono::duration<double, std::micro>(Clock::now() - begin).count();
-  const std::vector<Span> spans = spans_of(nlohmann::json::parse(test::bytes_of(trace)));
-  std::map<std::pair<int, std::string>, int> counts;
-  for (const Span& span : spans) {
-    ++counts[{span.rank, span.name}];
-    CHECK(span.begin >= 0);
-    CHECK(span.end >= span.begin);
-    CHECK(span.end <= run);
-  }
-  for (const int rank : {0, 1, 2}) {
-    for (const char* name : {"data", "forward", "backward", "optimizer", "bucket 0", "bucket 3"}) {
-      INFO(name << " of rank " << rank);
-      CHECK(counts[{rank, name}] == 20);
-    }
-    check_in_order(spans, rank);
-  }
-  check_one_clock(spans);
-  CHECK_THAT(test::bytes_of(svg), Catch::StartsWith("<svg ") && Catch::Contains("rank 2"));
 }
 
 // Perfetto sorts processes by name and ignores their sort_index.
