@@ -41,7 +41,10 @@ void measure_device_host_time(int rounds) {
     const std::vector<double> of_nccl = nccl_launch_times(*group, rounds);
     if (group->rank() != 0) return;
     const auto kib = static_cast<double>(HostTimeSubject::kBucketBytes >> 10);
-    return print_figure({"host time of ncclAllReduce alone", "us", {{"kib", kib}}}, of_nccl);
+    return print_figure({"host time of ncclAllReduce alone",
+                         "us",
+                         {{"group", std::to_string(ranks) + " ranks, NCCL"}, {"kib", kib}}},
+                        of_nccl);
   }
   measure("alone", group, rounds);
   const SimulatedLink instant{.latency = 0ns, .bytes_per_second = 1e15};

@@ -4,7 +4,10 @@
 // device_host_time.cpp.
 #include <cuda_runtime_api.h>
 
+#include <chrono>
+#include <cstddef>
 #include <string>
+#include <vector>
 
 #include "ddp/buffer_ops/buffer_ops.h"
 #include "ddp/collectives/host_collectives.h"

@@ -41,7 +41,8 @@ std::optional<StepBenchOptions> parse_step_bench_options(int argc, char** argv) 
   line.add("models", "models of the factory", options.models);
   line.add("backends", "several are compared, each with the first", backends);
   line.add("min-buckets", "BucketOptions::min_buckets", options.min_buckets);
-  line.add("bucket-mib", "MiB of a bucket, whatever part of the model that is; 0: the defaults",
+  line.add("bucket-mib",
+           "MiB of the largest bucket, with BucketOptions::parts = 1; 0: the defaults",
            options.bucket_mib);
   line.add("rounds", "interleaved repeats", options.rounds);
   line.add("steps", "steps timed together", options.steps);

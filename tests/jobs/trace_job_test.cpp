@@ -54,6 +54,7 @@ void check_in_order(const std::vector<Span>& spans, int rank) {
     if (span.rank != rank || is_bucket(span)) continue;
     INFO(span.name << " of step " << span.step);
     CHECK(span.begin >= last - 0.01);  // rounding
+    if (span.name == "forward" || span.name == "optimizer") CHECK(span.end > span.begin);
     last = span.end;
   }
 }
@@ -67,9 +68,12 @@ void check_one_clock(const std::vector<Span>& spans) {
   }
   for (const Span& span : spans) {
     if (!is_bucket(span)) continue;
+    // On a GPU two conversions of its clock are compared. Each is late by the time that the host
+    // took to notice an event: microseconds, or more on a busy host.
+    const double tolerance = test::kRanksShareGpu ? 1000 : 0.01;  // rounding
     INFO(span.name << " of step " << span.step << " on rank " << span.rank);
-    CHECK(span.end >= last_ready[{span.step, span.name}]);
-    CHECK(span.ready <= span.begin + 0.01);  // rounding
+    CHECK(span.end >= last_ready[{span.step, span.name}] - tolerance);
+    CHECK(span.ready <= span.begin + tolerance);
   }
 }
 

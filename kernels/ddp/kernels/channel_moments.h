@@ -53,7 +53,7 @@ void variance_to_invstd(const Buffer& variance, double eps, const Buffer& invstd
 
 namespace ddp::cu {
 
-// Also takes 16-bit types, and computes them in float32.
+// Also takes 16-bit types; their sums are in float64, too.
 void channel_moments(const Buffer& x, const Buffer& moments, const ChannelShape& shape,
                      Stream stream);
 void merge_moments(const Buffer& parts, const Buffer& moments, Stream stream);

@@ -24,6 +24,7 @@ class DeviceClock {
 
   OwnedStream stream_;  // carries no other work, so renew() does not wait for any
   Event origin_;
+  Event other_;  // for renew()
   Clock::time_point origin_time_;
 };
 
