@@ -163,6 +163,11 @@ def measure(run, content, commands):
             content["complaints"].append(f"benchmark {number} gave no figure: {command}")
 
 
+def tail_of(outcome, lines):
+    """The end of a log, without the place of this checkout."""
+    return results.tail(outcome.log, lines).replace(ROOT + os.sep, "")
+
+
 def conclude(runner, content, out):
     content["packed"] = bool(content["packed"])
     content["gpu_states"] += machine.gpu_state("end")
@@ -171,9 +176,9 @@ def conclude(runner, content, out):
     content["tests"] = [each for phase in (TESTS, TESTS_OF_RANKS)
                         for each in results.tests(os.path.join(WORK, phase + ".log"))]
     content["cases"] = results.cases(WORK)
-    content["tails"] = {each.name: results.tail(each.log) for each in runner.outcomes
+    content["tails"] = {each.name: tail_of(each, 60) for each in runner.outcomes
                         if each.status != PASSED}
-    content["tails"].update({each.name: results.tail(each.log, 1000) for each in runner.outcomes
+    content["tails"].update({each.name: tail_of(each, 1000) for each in runner.outcomes
                              if each.name == SHARING})
     with open(CASE_COUNTS, encoding="utf-8") as file:
         content["failures"] = report.verdict(content, results.case_counts(file.read()))

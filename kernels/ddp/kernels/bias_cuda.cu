@@ -38,16 +38,12 @@ void bias_add(const Buffer& y, const Buffer& bias, MatrixShape shape, Stream str
     using T = decltype(element);
     auto* elements = static_cast<T*>(y.data);
     const auto* row = static_cast<const T*>(bias.data);
-    const bool is_wide =
-        launch::are_aligned(elements, row) && shape.columns % launch::kWide<T> == 0;
-    launch::with_width<T>(is_wide, [&](auto width) {
-      const std::size_t packs = y.count / width;
-      launch::with_grid_index(packs, [&](auto index) {
-        using Index = decltype(index);
-        launch::run(bias_add_kernel<width, T, Index>, launch::blocks_for(packs), stream, elements,
-                    row, static_cast<Index>(packs), static_cast<Index>(shape.columns / width));
-      });
-    });
+    const bool is_aligned = launch::are_aligned(elements, row);
+    launch::with_packs<T>(
+        y.count, shape.columns, is_aligned, [&](auto width, auto packs, auto packs_per_row) {
+          launch::run(bias_add_kernel<width, T, decltype(packs)>, launch::blocks_for(packs), stream,
+                      elements, row, packs, packs_per_row);
+        });
   });
 }
 

@@ -99,7 +99,8 @@ void softmax_cross_entropy_forward(const Buffer& logits, const Buffer& labels,
     if (shape.rows > 0) {
       const auto* in = static_cast<const T*>(logits.data);
       auto* out = static_cast<T*>(result.probabilities.data);
-      launch::with_rows<T>(shape, {in, out}, [&](auto rows, unsigned blocks) {
+      const bool is_aligned = launch::are_aligned(in, out);
+      launch::with_rows<T>(shape, is_aligned, [&](auto rows, unsigned blocks) {
         launch::run(softmax_kernel<decltype(rows)>, blocks, stream, in,
                     static_cast<const std::int64_t*>(labels.data), out, row_losses, shape,
                     static_cast<T>(label_smoothing));

@@ -42,16 +42,12 @@ void dropout(const Buffer& x, const GradientTarget& y, const DropoutMask& mask, 
     const auto* in = static_cast<const T*>(x.data);
     auto* out = static_cast<T*>(y.buffer.data);
     const auto scale = static_cast<launch::Compute<T>>(detail::dropout_scale(mask));
-    const bool is_wide = launch::are_aligned(in, out) && shape.columns % launch::kWide<T> == 0;
-    launch::with_width<T>(is_wide, [&](auto width) {
-      const std::size_t packs = x.count / width;
-      launch::with_grid_index(packs, [&](auto index) {
-        using Index = decltype(index);
-        launch::run(dropout_kernel<width, T, Index>, launch::blocks_for(packs), stream, in, out,
-                    static_cast<Index>(packs), static_cast<Index>(shape.columns / width), mask,
-                    scale, y.mode);
-      });
-    });
+    const bool is_aligned = launch::are_aligned(in, out);
+    launch::with_packs<T>(
+        x.count, shape.columns, is_aligned, [&](auto width, auto packs, auto packs_per_row) {
+          launch::run(dropout_kernel<width, T, decltype(packs)>, launch::blocks_for(packs), stream,
+                      in, out, packs, packs_per_row, mask, scale, y.mode);
+        });
   });
 }
 

@@ -223,18 +223,14 @@ void embedding_forward(const Buffer& table, const Buffer& indices, const Buffer&
     using T = decltype(element);
     const auto* rows = static_cast<const T*>(table.data);
     auto* target = static_cast<T*>(y.data);
-    const std::size_t columns = shape_of_table.columns;
-    const bool is_wide = launch::are_aligned(rows, target) && columns % launch::kWide<T> == 0;
-    launch::with_width<T>(is_wide, [&](auto width) {
-      const std::size_t packs = y.count / width;
-      launch::with_grid_index(packs, [&](auto index) {
-        using Index = decltype(index);
-        launch::run(embedding_kernel<width, T, Index>, launch::blocks_for(packs), stream, rows,
-                    static_cast<const std::int64_t*>(indices.data), target,
-                    static_cast<Index>(packs), static_cast<Index>(columns / width),
-                    shape_of_table.rows);
-      });
-    });
+    const bool is_aligned = launch::are_aligned(rows, target);
+    launch::with_packs<T>(y.count, shape_of_table.columns, is_aligned,
+                          [&](auto width, auto packs, auto packs_per_row) {
+                            launch::run(embedding_kernel<width, T, decltype(packs)>,
+                                        launch::blocks_for(packs), stream, rows,
+                                        static_cast<const std::int64_t*>(indices.data), target,
+                                        packs, packs_per_row, shape_of_table.rows);
+                          });
   });
 }
 

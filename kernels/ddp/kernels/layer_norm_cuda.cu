@@ -93,7 +93,8 @@ void layer_norm_forward(const Buffer& x, const Buffer& weight, const Buffer& bia
     const auto* scale = static_cast<const T*>(weight.data);
     const auto* shift = static_cast<const T*>(bias.data);
     auto* out = static_cast<T*>(result.y.data);
-    launch::with_rows<T>(shape, {in, scale, shift, out}, [&](auto rows, unsigned blocks) {
+    const bool is_aligned = launch::are_aligned(in, scale, shift, out);
+    launch::with_rows<T>(shape, is_aligned, [&](auto rows, unsigned blocks) {
       launch::run(layer_norm_kernel<decltype(rows)>, blocks, stream, in, scale, shift, eps, out,
                   static_cast<T*>(result.mean.data), static_cast<T*>(result.rstd.data), shape);
     });
@@ -113,7 +114,8 @@ void layer_norm_grad_input(const LayerNormOperands& operands, const Buffer& weig
     const auto* scale = static_cast<const T*>(weight.data);
     const auto* gradient = static_cast<const T*>(grad_y.data);
     auto* out = static_cast<T*>(target.data);
-    launch::with_rows<T>(shape, {x, scale, gradient, out}, [&](auto rows, unsigned blocks) {
+    const bool is_aligned = launch::are_aligned(x, scale, gradient, out);
+    launch::with_rows<T>(shape, is_aligned, [&](auto rows, unsigned blocks) {
       launch::run(layer_norm_grad_input_kernel<decltype(rows)>, blocks, stream, x,
                   static_cast<const T*>(operands.mean.data),
                   static_cast<const T*>(operands.rstd.data), scale, gradient, out, shape,

@@ -63,7 +63,8 @@ void softmax_forward(const Buffer& x, const Buffer& y, MatrixShape shape, Softma
     using T = decltype(element);
     const auto* in = static_cast<const T*>(x.data);
     auto* out = static_cast<T*>(y.data);
-    launch::with_rows<T>(shape, {in, out}, [&](auto rows, unsigned blocks) {
+    const bool is_aligned = launch::are_aligned(in, out);
+    launch::with_rows<T>(shape, is_aligned, [&](auto rows, unsigned blocks) {
       launch::run(softmax_kernel<decltype(rows)>, blocks, stream, in, out, shape, mask);
     });
   });
@@ -79,7 +80,8 @@ void softmax_backward(const Buffer& y, const Buffer& grad_y, const GradientTarge
     const auto* output = static_cast<const T*>(y.data);
     const auto* gradient = static_cast<const T*>(grad_y.data);
     auto* target = static_cast<T*>(grad_x.buffer.data);
-    launch::with_rows<T>(shape, {output, gradient, target}, [&](auto rows, unsigned blocks) {
+    const bool is_aligned = launch::are_aligned(output, gradient, target);
+    launch::with_rows<T>(shape, is_aligned, [&](auto rows, unsigned blocks) {
       launch::run(softmax_backward_kernel<decltype(rows)>, blocks, stream, output, gradient, target,
                   shape, grad_x.mode);
     });

@@ -46,15 +46,13 @@ void transpose(const Buffer& x, const GradientTarget& y, const TransposeShape& s
     using T = decltype(element);
     const auto* source = static_cast<const T*>(x.data);
     auto* target = static_cast<T*>(y.buffer.data);
-    const bool is_wide = launch::are_aligned(source, target) && shape.inner % launch::kWide<T> == 0;
-    launch::with_width<T>(is_wide, [&](auto width) {
-      const std::size_t packs = x.count / width;
-      launch::with_grid_index(packs, [&](auto index) {
-        using Index = decltype(index);
-        launch::run(transpose_kernel<width, T, Index>, launch::blocks_for(packs), stream, source,
-                    target, static_cast<Index>(packs), Sizes<Index>(shape, width), y.mode);
-      });
-    });
+    const bool is_aligned = launch::are_aligned(source, target);
+    launch::with_packs<T>(
+        x.count, shape.inner, is_aligned, [&](auto width, auto packs, auto /*packs_per_row*/) {
+          using Index = decltype(packs);
+          launch::run(transpose_kernel<width, T, Index>, launch::blocks_for(packs), stream, source,
+                      target, packs, Sizes<Index>(shape, width), y.mode);
+        });
   });
 }
 

@@ -8,6 +8,7 @@
 
 #include "ddp/buffer_ops/elementwise.cuh"
 #include "ddp/kernels/detail/checks.h"
+#include "ddp/kernels/detail/launch.cuh"
 #include "ddp/kernels/shapes.h"
 
 namespace ddp::cu::launch {
@@ -42,6 +43,19 @@ void with_width(bool is_wide, const F& f) {
   } else {
     f(std::integral_constant<int, 1>{});
   }
+}
+
+// Calls f(kWidth, packs, packs_per_row) for `count` elements in rows of `columns`, of which no pack
+// crosses an end; the latter two are of the Index that suits for_each_index().
+template <class T, class F>
+void with_packs(std::size_t count, std::size_t columns, bool is_aligned, const F& f) {
+  with_width<T>(is_aligned && columns % kWide<T> == 0, [&](auto width) {
+    const std::size_t packs = count / width;
+    with_grid_index(packs, [&](auto index) {
+      using Index = decltype(index);
+      f(width, static_cast<Index>(packs), static_cast<Index>(columns / width));
+    });
+  });
 }
 
 template <int N, class T>

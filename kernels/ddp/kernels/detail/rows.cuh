@@ -4,8 +4,6 @@
 // handles one row at a time, and reads it once if its registers can hold it.
 #pragma once
 
-#include <initializer_list>
-
 #include "ddp/buffer_ops/elementwise.cuh"
 #include "ddp/kernels/detail/any_float.cuh"
 #include "ddp/kernels/detail/launch.cuh"
@@ -165,12 +163,10 @@ class Rows {
 };
 
 // Calls f(rows, blocks) with the Rows for a matrix of T, and the number of blocks that the launch
-// of a kernel over it needs. `operands` have a multiple of shape.columns elements each.
+// of a kernel over it needs. `is_aligned`: all its operands are, which have rows of as many
+// columns.
 template <class T, class F>
-void with_rows(MatrixShape shape, std::initializer_list<const void*> operands, const F& f) {
-  const bool is_aligned = std::all_of(operands.begin(), operands.end(), [](const void* operand) {
-    return elementwise::is_aligned(operand, elementwise::kAccessBytes);
-  });
+void with_rows(MatrixShape shape, bool is_aligned, const F& f) {
   with_width<T>(is_aligned && shape.columns % kWide<T> == 0, [&](auto width) {
     constexpr int kWidth = decltype(width)::value;
     using OfWarps = Rows<T, kWidth, WarpTeam, true>;
