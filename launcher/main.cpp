@@ -26,13 +26,13 @@
 #include "launcher/options/options.h"
 #include "launcher/output/console.h"
 #include "launcher/output/log_route.h"
-#include "launcher/output/run_folder.h"
 #include "launcher/plan/dry_run.h"
 #include "launcher/plan/job_plan.h"
 #include "launcher/processes/detach.h"
 #include "launcher/processes/guardian.h"
 #include "launcher/processes/signals.h"
 #include "launcher/run/agent.h"
+#include "launcher/run/run_folder.h"
 #include "launcher/verdict/failure.h"
 
 namespace ddp::launcher {

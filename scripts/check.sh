@@ -61,6 +61,21 @@ for file in "${sources[@]}"; do
   done
 done
 
+# No two folders include each other, not even by way of others. A folder and the one above it are one
+# thing here: what a whole library shares lies above its parts, and so does what uses them.
+loop=$(
+  for file in "${sources[@]}"; do
+    folder=$(dirname "$file" | sed -nE 's#^(.*/)?(ddp/.*|launcher/.*)$#\2#p')
+    [ -n "$folder" ] || continue
+    for other in $(sed -nE 's#^\#include "((ddp|launcher)/.*)/[^/]*"#\1#p' "$file" | sort -u); do
+      case $folder/ in "$other"/*) continue ;; esac
+      case $other/ in "$folder"/*) continue ;; esac
+      echo "$folder $other"
+    done
+  done | sort -u | { tsort 2>&1 >/dev/null || true; } | awk '/a loop/ { loops++; next } loops == 1 { print $2 }'
+)
+[ -z "$loop" ] || complain "folders include each other in a circle:" $loop
+
 # Public headers are those that the libraries' CMakeLists.txt list. They may include neither our
 # other headers, which are not installed, nor headers of other libraries.
 public=()

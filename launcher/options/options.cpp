@@ -7,8 +7,8 @@
 #include <utility>
 
 #include "launcher/launch_error.h"
-#include "launcher/nodes/fellow_launchers.h"
 #include "launcher/options/draft.h"
+#include "launcher/options/fellow_launchers.h"
 #include "launcher/options/flags.h"
 #include "launcher/options/given_flags.h"
 

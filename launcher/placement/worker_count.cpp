@@ -78,4 +78,15 @@ WorkerCount decide_worker_count(const WorkerRequest& request, const Machine& mac
   return {machine.usable_cpus, fmt::format(kNoGpuRemark, reason)};
 }
 
+std::string remark_on_bound_launcher(int workers, const CpuList& allowed,
+                                     const EnvReader::Lookup& environment) {
+  const EnvReader env(environment);
+  const bool is_bound = env.text("OMPI_MCA_orte_bound_at_launch") == "1" && !env.has("RANK");
+  if (!is_bound || allowed.size() >= static_cast<std::size_t>(workers)) return "";
+  return fmt::format(
+      "mpirun has bound ddp-launch to CPU{} {}, which {} workers will share; mpirun --bind-to none "
+      "leaves the CPUs to ddp-launch",
+      allowed.size() == 1 ? "" : "s", to_string(allowed), workers);
+}
+
 }  // namespace ddp::launcher

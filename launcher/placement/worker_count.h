@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "ddp/base/env_reader.h"
 #include "launcher/options/options.h"
 #include "launcher/placement/machine.h"
 
@@ -18,5 +19,10 @@ struct WorkerCount {
 // ranks on one GPU. Throws LaunchError if GPUs are asked for and none is visible.
 [[nodiscard]] WorkerCount decide_worker_count(const WorkerRequest& request, const Machine& machine,
                                               bool may_share_gpus = false);
+
+// A remark if mpirun has bound this launcher to fewer CPUs than it has workers, as it does by
+// default; else empty.
+[[nodiscard]] std::string remark_on_bound_launcher(int workers, const CpuList& allowed,
+                                                   const EnvReader::Lookup& environment);
 
 }  // namespace ddp::launcher

@@ -22,7 +22,6 @@
 #include "launcher/launch_error.h"
 #include "launcher/processes/pipe.h"
 #include "launcher/processes/signals.h"
-#include "launcher/verdict/verdict.h"
 
 namespace ddp::launcher {
 namespace {

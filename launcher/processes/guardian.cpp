@@ -23,8 +23,6 @@
 #include "ddp/base/poll_until.h"
 #include "ddp/base/write_all.h"
 #include "launcher/processes/process_tree.h"
-#include "launcher/run/stopper.h"
-#include "launcher/verdict/verdict.h"
 
 namespace ddp::launcher {
 namespace {
@@ -69,12 +67,12 @@ class Guardian {
 
   // Kills what the agent has left behind, repeatedly, as orphans appear.
   void clean_up() {
-    const Deadline end = Deadline::after(Stopper::kKillTimeout);
+    const Deadline end = Deadline::after(kKillTimeout);
     while (has_children_ && !end.passed()) {
       const std::vector<ProcessStat> left = living_descendants(::getpid(), foreign_);
       if (left.empty()) return;
       for (const ProcessStat& process : left) ::kill(process.pid, SIGKILL);
-      wait_for_signal(Deadline::after(Stopper::kKillInterval));
+      wait_for_signal(Deadline::after(kKillInterval));
       while (signals_.next()) {
       }
       reap();

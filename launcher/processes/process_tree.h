@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "ddp/base/process_status.h"
+#include "ddp/base/time.h"
 
 namespace ddp::launcher {
 
@@ -18,5 +19,10 @@ namespace ddp::launcher {
 // descendants.
 [[nodiscard]] std::vector<ProcessStat> living_descendants(pid_t root,
                                                           const std::vector<pid_t>& excluded);
+
+// Processes fork while they are killed. So whoever ends a tree sends SIGKILL every kKillInterval,
+// until nothing is left or kKillTimeout has passed.
+inline constexpr Timeout kKillTimeout{2000};
+inline constexpr Timeout kKillInterval{20};
 
 }  // namespace ddp::launcher

@@ -3,9 +3,9 @@
 
 #include "launcher/nodes/other_nodes.h"
 #include "launcher/output/console.h"
-#include "launcher/output/run_folder.h"
 #include "launcher/plan/worker_plan.h"
 #include "launcher/processes/signals.h"
+#include "launcher/run/run_folder.h"
 
 namespace ddp::launcher {
 

@@ -48,9 +48,6 @@ class Stopper {
   // The job's living processes.
   [[nodiscard]] std::vector<ProcessStat> survivors() const;
 
-  static constexpr Timeout kKillTimeout{2000};
-  static constexpr Timeout kKillInterval{20};
-
  private:
   enum class Phase { kIdle, kWaiting, kTerminating, kKilling, kGaveUp };
 

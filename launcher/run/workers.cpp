@@ -135,7 +135,8 @@ std::optional<Ending> Workers::record_end(pid_t pid, int status, const rusage& u
   if (worker == workers_.end()) return std::nullopt;
   worker->record_end(status);
   logs_.drain(worker->rank());
-  Ending ending = post_mortem_.examine(*worker, usage, job_.files.error_file(worker->local_rank()));
+  Ending ending = post_mortem_.examine({.rank = worker->rank(), .pid = pid, .status = status},
+                                       usage, job_.files.error_file(worker->local_rank()));
   if (ending.is_failure() && !ending.record) ending.record = noted(worker->rank()).error;
   return ending;
 }

@@ -39,10 +39,8 @@ std::string hint_about(int signal_number) {
 PostMortem::PostMortem()
     : memory_(MemorySource::of_this_process()), memory_before_(read_memory_state(memory_)) {}
 
-Ending PostMortem::examine(const Worker& worker, const rusage& usage,
+Ending PostMortem::examine(Ending ending, const rusage& usage,
                            const std::string& error_file) const {
-  const int status = worker.status();
-  Ending ending{.rank = worker.rank(), .pid = worker.pid(), .status = status};
   if (!ending.is_failure()) return ending;
   ending.record = read_error_record(error_file);
   if (ending.record) {
@@ -50,11 +48,12 @@ Ending PostMortem::examine(const Worker& worker, const rusage& usage,
     const auto time = std::filesystem::last_write_time(error_file, error);
     if (!error) ending.recorded_at = time;
   }
-  ending.out_of_memory = find_out_of_memory(status, memory_before_, read_memory_state(memory_));
+  ending.out_of_memory =
+      find_out_of_memory(ending.status, memory_before_, read_memory_state(memory_));
   if (ending.out_of_memory) {
     ending.out_of_memory->resident_bytes = std::int64_t{usage.ru_maxrss} * 1024;
   }
-  if (WIFSIGNALED(status)) ending.hint = hint_about(WTERMSIG(status));
+  if (WIFSIGNALED(ending.status)) ending.hint = hint_about(WTERMSIG(ending.status));
   return ending;
 }
 

@@ -5,7 +5,6 @@
 
 #include <string>
 
-#include "launcher/run/worker.h"
 #include "launcher/verdict/failure.h"
 #include "launcher/verdict/memory_watch.h"
 
@@ -16,9 +15,9 @@ class PostMortem {
  public:
   PostMortem();
 
-  // Call it right after the worker was reaped, while its surroundings are unchanged. `error_file`
-  // is where it may have left a record.
-  [[nodiscard]] Ending examine(const Worker& worker, const rusage& usage,
+  // Completes an ending of which rank, pid and status are known. Call it right after the worker was
+  // reaped, while its surroundings are unchanged. `error_file` is where it may have left a record.
+  [[nodiscard]] Ending examine(Ending ending, const rusage& usage,
                                const std::string& error_file) const;
 
  private:

@@ -18,8 +18,8 @@
 #include <vector>
 
 #include "ddp/base/error.h"
+#include "ddp/collectives/meeting/group_start.h"
 #include "ddp/collectives/shm/shm_process_group.h"
-#include "ddp/collectives/start/group_start.h"
 #include "ddp/collectives/tcp/tcp_process_group.h"
 #include "ddp/store/hash_store.h"
 #include "support/forwarding_store.h"

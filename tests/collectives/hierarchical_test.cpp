@@ -11,7 +11,7 @@
 
 #include "ddp/base/error.h"
 #include "ddp/base/random.h"
-#include "ddp/collectives/start/host_layout.h"
+#include "ddp/collectives/peers/host_layout.h"
 #include "support/collective_checks.h"
 #include "support/groups.h"
 #include "support/sanitizers.h"

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "ddp/base/error.h"
-#include "ddp/collectives/start/rank_identity.h"
+#include "ddp/collectives/peers/rank_identity.h"
 #include "ddp/store/hash_store.h"
 #include "ddp/store/prefix_store.h"
 #include "support/forwarding_store.h"

@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "ddp/base/error.h"
-#include "ddp/collectives/start/rank_identity.h"
+#include "ddp/collectives/peers/rank_identity.h"
 #include "ddp/store/hash_store.h"
 #include "ddp/store/prefix_store.h"
 #include "support/fake_nccl.h"

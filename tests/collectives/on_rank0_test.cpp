@@ -19,7 +19,7 @@
 
 #include "ddp/base/error.h"
 #include "ddp/buffer_ops/buffer_ops.h"
-#include "ddp/collectives/start/rank_identity.h"
+#include "ddp/collectives/peers/rank_identity.h"
 #include "ddp/store/hash_store.h"
 #include "support/forwarding_store.h"
 #include "support/gate.h"

@@ -4,7 +4,7 @@
 #include <catch2/catch.hpp>
 #include <limits>
 
-#include "ddp/collectives/start/rank_identity.h"
+#include "ddp/collectives/peers/rank_identity.h"
 #include "ddp/store/hash_store.h"
 #include "ddp/store/prefix_store.h"
 

@@ -7,7 +7,7 @@
 #include <thread>
 #include <vector>
 
-#include "ddp/collectives/start/rank_identity.h"
+#include "ddp/collectives/peers/rank_identity.h"
 #include "ddp/store/tcp_server.h"
 #include "support/child_process.h"
 #include "support/job.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "ddp/collectives/start/rank_identity.h"
+#include "ddp/collectives/peers/rank_identity.h"
 
 #include <fcntl.h>
 #include <linux/filter.h>

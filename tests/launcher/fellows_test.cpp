@@ -2,7 +2,8 @@
 #include <catch2/catch.hpp>
 #include <map>
 
-#include "launcher/nodes/fellow_launchers.h"
+#include "launcher/options/fellow_launchers.h"
+#include "launcher/placement/worker_count.h"
 #include "support/run_ranks.h"
 
 using namespace ddp::launcher;

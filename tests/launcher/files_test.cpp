@@ -12,7 +12,7 @@
 #include "ddp/base/file_descriptor.h"
 #include "launcher/launch_error.h"
 #include "launcher/output/log_route.h"
-#include "launcher/output/run_folder.h"
+#include "launcher/run/run_folder.h"
 #include "launcher/verdict/error_file.h"
 #include "support/files.h"
 #include "support/run_ranks.h"

@@ -9,7 +9,7 @@
 #include "ddp/buffer_ops/buffer_ops.h"
 #include "ddp/collectives/group_state.h"
 #include "ddp/collectives/host_collectives.h"
-#include "ddp/collectives/start/field_lines.h"
+#include "ddp/collectives/peers/field_lines.h"
 
 namespace ddp {
 namespace {

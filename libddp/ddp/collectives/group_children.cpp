@@ -12,9 +12,9 @@
 #include "ddp/collectives/group_state.h"
 #include "ddp/collectives/hang/flight_recorder.h"
 #include "ddp/collectives/host_collectives.h"
+#include "ddp/collectives/meeting/group_start.h"
+#include "ddp/collectives/meeting/meeting.h"
 #include "ddp/collectives/single_process_group.h"
-#include "ddp/collectives/start/group_start.h"
-#include "ddp/collectives/start/meeting.h"
 #include "ddp/store/prefix_store.h"
 
 namespace ddp {

@@ -11,7 +11,7 @@
 #include "ddp/collectives/hang/flight_recorder.h"
 #include "ddp/collectives/hang/hang_watch.h"
 #include "ddp/collectives/hang/solo_calls.h"
-#include "ddp/collectives/start/rank_identity.h"
+#include "ddp/collectives/peers/rank_identity.h"
 
 namespace ddp {
 namespace {

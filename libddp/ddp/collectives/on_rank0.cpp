@@ -14,9 +14,9 @@
 #include "ddp/base/periodic_thread.h"
 #include "ddp/collectives/group_scopes.h"
 #include "ddp/collectives/hang/flight_recorder.h"
-#include "ddp/collectives/start/let_all_read.h"
-#include "ddp/collectives/start/meeting.h"
-#include "ddp/collectives/start/rank_identity.h"
+#include "ddp/collectives/meeting/let_all_read.h"
+#include "ddp/collectives/meeting/meeting.h"
+#include "ddp/collectives/peers/rank_identity.h"
 #include "ddp/collectives/wait_time.h"
 #include "ddp/store/prefix_store.h"
 

@@ -12,7 +12,7 @@
 #include "ddp/buffer_ops/buffer_ops.h"
 #include "ddp/collectives/collective.h"
 #include "ddp/collectives/group_config.h"
-#include "ddp/collectives/start/group_start.h"
+#include "ddp/collectives/meeting/group_start.h"
 #include "ddp/cuda/cuda.h"
 
 namespace ddp {

@@ -13,7 +13,7 @@
 #include "ddp/collectives/failure/store_list.h"
 #include "ddp/collectives/group_config.h"
 #include "ddp/collectives/group_names.h"
-#include "ddp/collectives/start/rank_identity.h"
+#include "ddp/collectives/peers/rank_identity.h"
 
 namespace ddp {
 

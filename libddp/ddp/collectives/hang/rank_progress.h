@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "ddp/collectives/start/rank_identity.h"
+#include "ddp/collectives/peers/rank_identity.h"
 
 namespace ddp {
 

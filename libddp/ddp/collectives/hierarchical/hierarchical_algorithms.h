@@ -32,8 +32,8 @@
 #include "ddp/collectives/hierarchical/host_blocks.h"
 #include "ddp/collectives/hierarchical/host_groups.h"
 #include "ddp/collectives/hierarchical/inside_host.h"
+#include "ddp/collectives/peers/host_layout.h"
 #include "ddp/collectives/queue/queued_process_group.h"
-#include "ddp/collectives/start/host_layout.h"
 
 namespace ddp {
 

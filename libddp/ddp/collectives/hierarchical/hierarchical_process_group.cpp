@@ -17,12 +17,12 @@
 #include "ddp/collectives/hang/flight_recorder.h"
 #include "ddp/collectives/hierarchical/hierarchical_algorithms.h"
 #include "ddp/collectives/hierarchical/host_groups.h"
+#include "ddp/collectives/meeting/group_start.h"
+#include "ddp/collectives/peers/host_layout.h"
 #include "ddp/collectives/queue/operand_memory.h"
 #include "ddp/collectives/queue/operation_queue.h"
 #include "ddp/collectives/queue/queued_process_group.h"
 #include "ddp/collectives/shm/shm_process_group.h"
-#include "ddp/collectives/start/group_start.h"
-#include "ddp/collectives/start/host_layout.h"
 #include "ddp/collectives/tcp/tcp_process_group.h"
 
 namespace ddp {

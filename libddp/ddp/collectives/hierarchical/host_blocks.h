@@ -6,7 +6,7 @@
 #include "ddp/base/allocation.h"
 #include "ddp/base/buffer.h"
 #include "ddp/base/dtype.h"
-#include "ddp/collectives/start/host_layout.h"
+#include "ddp/collectives/peers/host_layout.h"
 
 namespace ddp {
 

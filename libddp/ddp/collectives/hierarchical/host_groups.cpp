@@ -7,8 +7,8 @@
 
 #include "ddp/base/error.h"
 #include "ddp/collectives/group_names.h"
+#include "ddp/collectives/meeting/group_start.h"
 #include "ddp/collectives/shm/shm_process_group.h"
-#include "ddp/collectives/start/group_start.h"
 #include "ddp/collectives/tcp/tcp_process_group.h"
 #include "ddp/store/prefix_store.h"
 

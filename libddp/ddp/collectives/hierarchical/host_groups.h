@@ -5,8 +5,8 @@
 #include <string>
 
 #include "ddp/collectives/group_config.h"
+#include "ddp/collectives/peers/host_layout.h"
 #include "ddp/collectives/queue/queued_process_group.h"
-#include "ddp/collectives/start/host_layout.h"
 
 namespace ddp {
 

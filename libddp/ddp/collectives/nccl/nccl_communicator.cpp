@@ -12,7 +12,7 @@
 #include "ddp/base/error.h"
 #include "ddp/base/log.h"
 #include "ddp/base/run_until.h"
-#include "ddp/collectives/start/group_start.h"
+#include "ddp/collectives/meeting/group_start.h"
 #include "ddp/cuda/cuda.h"
 
 namespace ddp {

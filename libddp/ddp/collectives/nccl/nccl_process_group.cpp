@@ -20,6 +20,7 @@
 #include "ddp/collectives/failure/first_error.h"
 #include "ddp/collectives/failure/peer_roll.h"
 #include "ddp/collectives/hang/flight_recorder.h"
+#include "ddp/collectives/meeting/group_start.h"
 #include "ddp/collectives/nccl/event_ring.h"
 #include "ddp/collectives/nccl/nccl_calls.h"
 #include "ddp/collectives/nccl/nccl_communicator.h"
@@ -27,7 +28,6 @@
 #include "ddp/collectives/nccl/nccl_memory.h"
 #include "ddp/collectives/nccl/nccl_watchdog.h"
 #include "ddp/collectives/nccl/operation_timer.h"
-#include "ddp/collectives/start/group_start.h"
 #include "ddp/cuda/cuda.h"
 
 namespace ddp {

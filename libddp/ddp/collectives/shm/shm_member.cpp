@@ -13,7 +13,7 @@
 
 #include "ddp/base/cpu_count.h"
 #include "ddp/base/error.h"
-#include "ddp/collectives/start/cpu_sharing.h"
+#include "ddp/collectives/peers/cpu_sharing.h"
 
 namespace ddp::shm {
 namespace {

@@ -6,6 +6,7 @@
 
 #include "ddp/base/error.h"
 #include "ddp/collectives/hang/flight_recorder.h"
+#include "ddp/collectives/meeting/group_start.h"
 #include "ddp/collectives/queue/operation_queue.h"
 #include "ddp/collectives/queue/queued_process_group.h"
 #include "ddp/collectives/shm/shm_board.h"
@@ -15,7 +16,6 @@
 #include "ddp/collectives/shm/shm_small.h"
 #include "ddp/collectives/shm/shm_staged.h"
 #include "ddp/collectives/shm/shm_transfer.h"
-#include "ddp/collectives/start/group_start.h"
 
 namespace ddp {
 namespace {

@@ -9,7 +9,7 @@
 #include "ddp/base/cpu_count.h"
 #include "ddp/base/error.h"
 #include "ddp/base/round_up.h"
-#include "ddp/collectives/start/group_start.h"
+#include "ddp/collectives/meeting/group_start.h"
 
 namespace ddp::shm {
 namespace {

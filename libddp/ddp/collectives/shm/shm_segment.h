@@ -21,7 +21,7 @@
 #include "ddp/collectives/collective.h"
 #include "ddp/collectives/failure/group_failure.h"
 #include "ddp/collectives/group_config.h"
-#include "ddp/collectives/start/cpu_sharing.h"
+#include "ddp/collectives/peers/cpu_sharing.h"
 
 namespace ddp::shm {
 

@@ -2,7 +2,7 @@
 #include "ddp/collectives/start/backend_choice.h"
 
 #include "ddp/base/error.h"
-#include "ddp/collectives/start/host_layout.h"
+#include "ddp/collectives/peers/host_layout.h"
 
 namespace ddp {
 namespace {

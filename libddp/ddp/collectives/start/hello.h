@@ -6,7 +6,7 @@
 
 #include "ddp/base/device.h"
 #include "ddp/collectives/init.h"
-#include "ddp/collectives/start/rank_identity.h"
+#include "ddp/collectives/peers/rank_identity.h"
 
 namespace ddp {
 

@@ -13,9 +13,9 @@
 #include "ddp/base/error.h"
 #include "ddp/base/rank_list.h"
 #include "ddp/collectives/failure/group_failure.h"
+#include "ddp/collectives/meeting/let_all_read.h"
+#include "ddp/collectives/peers/rank_identity.h"
 #include "ddp/collectives/start/backend_choice.h"
-#include "ddp/collectives/start/let_all_read.h"
-#include "ddp/collectives/start/rank_identity.h"
 #include "ddp/store/prefix_store.h"
 
 namespace ddp {

@@ -14,7 +14,7 @@
 #include "ddp/base/descriptor_limit.h"
 #include "ddp/base/error.h"
 #include "ddp/base/poll_until.h"
-#include "ddp/collectives/start/field_lines.h"
+#include "ddp/collectives/peers/field_lines.h"
 
 namespace ddp {
 namespace {

@@ -9,7 +9,7 @@
 #include <string>
 
 #include "ddp/collectives/host_collectives.h"
-#include "ddp/collectives/start/rank_identity.h"
+#include "ddp/collectives/peers/rank_identity.h"
 
 namespace ddp {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "ddp/collectives/start/host_layout.h"
+#include "ddp/collectives/peers/host_layout.h"
 
 #include <algorithm>
 #include <map>

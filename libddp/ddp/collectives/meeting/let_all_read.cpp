@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "ddp/collectives/start/let_all_read.h"
+#include "ddp/collectives/meeting/let_all_read.h"
 
 #include "ddp/base/error.h"
 

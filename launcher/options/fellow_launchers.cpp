@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "launcher/nodes/fellow_launchers.h"
+#include "launcher/options/fellow_launchers.h"
 
 #include <fmt/core.h>
 
@@ -20,17 +20,6 @@ void join_fellows(const SchedulerEnv& fellows, NodeOptions& nodes) {
   if (!nodes.run_id && !fellows.run_id.empty()) nodes.run_id = fellows.run_id;
   const bool are_numbered = nodes.backend == NodeOptions::Backend::kStatic;
   if (are_numbered && !nodes.rank) nodes.rank = fellows.rank;
-}
-
-std::string remark_on_bound_launcher(int workers, const CpuList& allowed,
-                                     const EnvReader::Lookup& environment) {
-  const EnvReader env(environment);
-  const bool is_bound = env.text("OMPI_MCA_orte_bound_at_launch") == "1" && !env.has("RANK");
-  if (!is_bound || allowed.size() >= static_cast<std::size_t>(workers)) return "";
-  return fmt::format(
-      "mpirun has bound ddp-launch to CPU{} {}, which {} workers will share; mpirun --bind-to none "
-      "leaves the CPUs to ddp-launch",
-      allowed.size() == 1 ? "" : "s", to_string(allowed), workers);
 }
 
 std::string remark_on_unused_nodes(const NodeOptions& nodes, const EnvReader::Lookup& environment) {

@@ -6,7 +6,7 @@
 
 #include "ddp/base/device.h"
 #include "ddp/base/host_name.h"
-#include "ddp/collectives/start/field_lines.h"
+#include "ddp/collectives/peers/field_lines.h"
 
 namespace ddp {
 

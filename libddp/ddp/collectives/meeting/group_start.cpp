@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "ddp/collectives/start/group_start.h"
+#include "ddp/collectives/meeting/group_start.h"
 
 #include <algorithm>
 #include <optional>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "ddp/collectives/start/meeting.h"
+#include "ddp/collectives/meeting/meeting.h"
 
 #include <exception>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "ddp/collectives/start/cpu_sharing.h"
+#include "ddp/collectives/peers/cpu_sharing.h"
 
 #include <algorithm>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "launcher/output/run_folder.h"
+#include "launcher/run/run_folder.h"
 
 #include <fcntl.h>
 #include <fmt/core.h>

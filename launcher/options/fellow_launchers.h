@@ -9,7 +9,6 @@
 
 #include "ddp/base/scheduler_env.h"
 #include "launcher/options/options.h"
-#include "launcher/placement/cpu_list.h"
 
 namespace ddp::launcher {
 
@@ -20,11 +19,6 @@ namespace ddp::launcher {
 // Fills in the number of nodes, where they meet and, unless flags set them, this node's rank and
 // the job's id. With c10d, where nodes are numbered as they come, the rank stays open.
 void join_fellows(const SchedulerEnv& fellows, NodeOptions& nodes);
-
-// A remark if mpirun has bound this launcher to fewer CPUs than it has workers, as it does by
-// default; else empty.
-[[nodiscard]] std::string remark_on_bound_launcher(int workers, const CpuList& allowed,
-                                                   const EnvReader::Lookup& environment);
 
 // A remark if a batch script has several Slurm nodes but its job uses one; else empty.
 [[nodiscard]] std::string remark_on_unused_nodes(const NodeOptions& nodes,
