@@ -24,7 +24,7 @@ namespace ddp::prove {
 namespace {
 
 constexpr int kDiffer = 1;
-constexpr int kRefused = 2;
+constexpr int kFailed = 2;
 
 void print(std::string_view text) {
   const int error = write_all(STDOUT_FILENO, text);
@@ -91,6 +91,11 @@ int prove(const Options& options) {
   return EXIT_SUCCESS;
 }
 
+// The run's own, unless that would say that the models differ.
+int exit_code_after(const RunError& error) {
+  return error.exit_code() == kDiffer ? kFailed : error.exit_code();
+}
+
 int run(const std::vector<std::string>& args) {
   const Options options = parse_options(args);
   if (!options.help) return prove(options);
@@ -106,10 +111,10 @@ int main(int argc, char** argv) {
   try {
     return ddp::prove::run({argv + 1, argv + argc});
   } catch (const ddp::prove::RunError& error) {
-    return fail(error.what(), error.exit_code());
+    return fail(error.what(), ddp::prove::exit_code_after(error));
   } catch (const ddp::launcher::LaunchError& error) {
     return fail(error.what(), error.exit_code());
   } catch (const std::exception& error) {
-    return fail(ddp::describe(error), ddp::prove::kRefused);
+    return fail(ddp::describe(error), ddp::prove::kFailed);
   }
 }

@@ -132,8 +132,8 @@ own batch, make a difference and are reported as one.
   --tolerance X  largest relative difference of a parameter or gradient (0.001)
   -h, --help     this text
 
-Exit code: 0 if they are the same, 1 if not, 2 if the command line is wrong; that of ddp-launch if
-a run fails.
+Exit code: 0 if they are the same, 1 if not, 2 if the command line is wrong; if a run fails, that of
+ddp-launch, with 2 in place of 1.
 )";
 }
 

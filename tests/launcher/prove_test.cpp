@@ -287,6 +287,7 @@ TEST_CASE("a run that fails, and a program without an engine", "[prove]") {
   const Result failed = prove({"1,2", "sh", "-c", "exit 5"});
   CHECK(failed.exit_code == 5);
   CHECK_THAT(failed.err, Contains("ddp-prove: the run with 1 rank ended with exit code 5"));
+  CHECK(prove({"1,2", "sh", "-c", "exit 1"}).exit_code == 2);  // 1 says that the models differ
   const test::TemporaryDirectory folder;
   std::filesystem::copy(DDP_PROVE_PATH, folder / "ddp-prove");
   const Result alone = run({(folder / "ddp-prove").string(), "1,2", "true"});
