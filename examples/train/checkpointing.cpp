@@ -27,6 +27,13 @@ ddp::CheckpointName name_of(const TrainingState& state) {
   return {.epochs = state.position.epoch, .step = state.step};
 }
 
+// As the log counts epochs, from 1.
+std::string place_of(const ddp::DataPosition& position) {
+  const bool is_between = position.consumed == 0 && position.epoch > 0;
+  return is_between ? fmt::format("after epoch {}", position.epoch)
+                    : fmt::format("in epoch {}", position.epoch + 1);
+}
+
 bool is_in(const std::filesystem::path& file, const std::filesystem::path& directory) {
   std::error_code ignored;
   const std::filesystem::path parent = file.has_parent_path() ? file.parent_path() : ".";
@@ -79,9 +86,8 @@ std::optional<TrainingState> Checkpointing::load() {
   restore(*loaded);
   best_score_ = state.best_score;
   if (saves() && options_.resume != kAuto) move_into_directory(*loaded, state);
-  remark_ = fmt::format("resumed from {}: epoch {}, step {}{}", loaded->path.string(),
-                        state.position.epoch, state.step,
-                        changed_settings(job_, loaded->content.metadata));
+  remark_ = fmt::format("resumed from {} at step {}, {}{}", loaded->path.string(), state.step,
+                        place_of(state.position), changed_settings(job_, loaded->content.metadata));
   return state;
 }
 

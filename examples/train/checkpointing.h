@@ -38,8 +38,8 @@ class Checkpointing {
   // Collective: all ranks get what rank 0 loads. Returns nothing if the job starts from the
   // beginning. Throws on all ranks if the checkpoint cannot be loaded, or belongs to another job.
   [[nodiscard]] std::optional<TrainingState> resume();
-  // "resumed from DIR/model_epoch_2.safetensors: epoch 2, step 938", on rank 0; empty if the job
-  // started from the beginning.
+  // "resumed from DIR/model_epoch_2.safetensors at step 938, after epoch 2", on rank 0; empty if
+  // the job started from the beginning.
   [[nodiscard]] const std::string& remark() const { return remark_; }
 
   // Whether a checkpoint inside an epoch is due after `step` steps.

@@ -36,7 +36,8 @@ TEST_CASE("a job resumes after whole epochs, too, and the best checkpoint is kep
   (void)training.run(schedule + Arguments{"--max-steps", "40", "--keep", "1"});
   CHECK(training.latest() == "model_epoch_2.safetensors\n");
   CHECK_FALSE(std::filesystem::exists(training.file("c/model_epoch_1.safetensors")));
-  CHECK_THAT(training.run(schedule), Contains("model_epoch_2.safetensors: epoch 2, step 40"));
+  CHECK_THAT(training.run(schedule),
+             Contains("model_epoch_2.safetensors at step 40, after epoch 2"));
   CHECK(training.latest() == "model_epoch_3.safetensors\nmodel_epoch_2.safetensors\n");
   const std::string parameters = parameters_of_unbroken_run(2, schedule);
   CHECK(training.parameters() == parameters);
@@ -45,8 +46,9 @@ TEST_CASE("a job resumes after whole epochs, too, and the best checkpoint is kep
   CHECK(metadata.at("test_score") == metadata.at("best_score"));
   CHECK(std::stod(metadata.at("best_score")) > 0.5);
 
-  CHECK_THAT(training.run(schedule), Contains("model_epoch_3.safetensors: epoch 3, step 60") &&
-                                         Contains("nothing is left to train: test accuracy "));
+  CHECK_THAT(training.run(schedule),
+             Contains("model_epoch_3.safetensors at step 60, after epoch 3") &&
+                 Contains("nothing is left to train: test accuracy "));
   CHECK(training.parameters() == parameters);
 }
 
@@ -136,7 +138,7 @@ TEST_CASE("a job that gets further in each attempt is restarted as often as --ma
   ChildProcess job(training.command({}, {"--max_restarts", "3", "sh", "-c", attempt}));
   CHECK(job.wait(100s) == 3);
   for (const char* step : {"5", "10", "15"}) {
-    CHECK_THAT(job.out(), Contains("epoch 0, step " + std::string(step) + "\n"));
+    CHECK_THAT(job.out(), Contains(" at step " + std::string(step) + ", in epoch 1\n"));
   }
   CHECK(training.latest().starts_with("model_epoch_0_step_20.safetensors\n"));
   CHECK_THAT(job.err(), Contains("restart 3 of 3") &&
@@ -214,8 +216,9 @@ TEST_CASE("rank 0's newest checkpoint counts, whatever the other ranks have", "[
   CHECK(newer.starts_with("model_epoch_0_step_20.safetensors\n"));
   ChildProcess resumed(training.command(flags, own_directory));
   REQUIRE(resumed.wait(60s) == 0);
-  CHECK_THAT(resumed.out(), Contains("\nresumed from " + training.file("c0").string() +
-                                     "/model_epoch_0_step_10.safetensors: epoch 0, step 10\n"));
+  CHECK_THAT(resumed.out(),
+             Contains("\nresumed from " + training.file("c0").string() +
+                      "/model_epoch_0_step_10.safetensors at step 10, in epoch 1\n"));
   CHECK(training.parameters() == parameters_of_unbroken_run(2, flags));
   CHECK(bytes_of(training.file("c1/latest")) == newer);  // only rank 0 writes
 

@@ -38,7 +38,7 @@ TEST_CASE("a job that is interrupted inside an epoch and resumed is bit-identica
     CHECK(job.latest() == "model_epoch_0_step_7.safetensors\n");
     CHECK_THAT(job.run(flags("20")),
                Contains("\nresumed from " + job.file("c/model_epoch_0_step_7").string() +
-                        ".safetensors: epoch 0, step 7\n"));
+                        ".safetensors at step 7, in epoch 1\n"));
     CHECK(job.parameters() == parameters_of_unbroken_run(2, flags("20")));
   }
 }
