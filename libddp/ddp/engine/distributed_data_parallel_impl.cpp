@@ -12,7 +12,8 @@
 #include "ddp/collectives/group_scopes.h"
 #include "ddp/collectives/hang/flight_recorder.h"
 #include "ddp/engine/bucket_label.h"
-#include "ddp/engine/checks/model_check.h"
+#include "ddp/engine/checks/equal_models.h"
+#include "ddp/engine/checks/model_arguments.h"
 
 namespace ddp {
 namespace {
@@ -28,6 +29,13 @@ std::vector<GradientSpec> gradient_specs(const std::vector<Parameter>& parameter
     specs.push_back({parameter.value.count, parameter.value.dtype});
   }
   return specs;
+}
+
+template <class Named>  // Parameter, ModelBuffer
+std::vector<Buffer> values_of(std::span<const Named> all) {
+  std::vector<Buffer> values;
+  for (const Named& each : all) values.push_back(each.value);
+  return values;
 }
 
 std::shared_ptr<ProcessGroup> given(std::shared_ptr<ProcessGroup> group) {
@@ -76,9 +84,10 @@ DistributedDataParallel::Impl::Impl(std::shared_ptr<ProcessGroup> group,
   const FlightRecorder::Labelled labelled(
       group_->recorder(), group_->recorder().labels().add("construction of an engine"));
   check_equal_models(*group_, parameters_, options_, reducer_.hook());
-  broadcast_model(*group_, parameters_, options_.buffers);
-  std::vector<Buffer> buffers;
-  for (const ModelBuffer& buffer : options_.buffers) buffers.push_back(buffer.value);
+  const std::vector<Buffer> buffers = values_of<ModelBuffer>(options_.buffers);
+  std::vector<Buffer> model = values_of<Parameter>(parameters_);
+  model.insert(model.end(), buffers.begin(), buffers.end());
+  broadcast_values(*group_, model);
   buffers_.emplace(*group_, buffers);
   same_data_.emplace(*group_);
   if (options_.fingerprint_every > 0) {

@@ -5,6 +5,7 @@
 
 #include "ddp/base/round_up.h"
 #include "ddp/buffer_ops/buffer_ops.h"
+#include "ddp/cuda/cuda.h"
 
 namespace ddp {
 namespace {
@@ -77,6 +78,15 @@ Work PackedBroadcast::broadcast(std::span<const Buffer> packed, std::size_t size
     offset += slot_bytes(value);
   }
   return work;
+}
+
+void broadcast_values(ProcessGroup& group, std::span<const Buffer> values) {
+  PackedBroadcast broadcast(group, values);
+  const Work last = broadcast.run({});
+  if (last.group != nullptr) last.wait_host();
+  if (!group.device().is_cuda()) return;
+  const cu::DeviceGuard guard(group.device());
+  cu::synchronize({});
 }
 
 }  // namespace ddp

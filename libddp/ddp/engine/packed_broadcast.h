@@ -35,4 +35,7 @@ class PackedBroadcast {
   Allocation memory_;  // for one pack
 };
 
+// Gives every rank rank 0's values, once. Collective; returns when they are there.
+void broadcast_values(ProcessGroup& group, std::span<const Buffer> values);
+
 }  // namespace ddp

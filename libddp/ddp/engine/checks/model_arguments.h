@@ -17,15 +17,4 @@ namespace ddp {
                                              std::vector<Parameter> parameters,
                                              const DdpOptions& options);
 
-// Throws MismatchError on every rank, naming the first parameter, option or buffer that differs,
-// unless all ranks pass equal names, shapes, dtypes, options and hooks. Collective; equal models
-// cost one small all_gather.
-void check_equal_models(ProcessGroup& group, std::span<const Parameter> parameters,
-                        const DdpOptions& options, const GradientHook* hook);
-
-// Gives every rank the parameter values and model buffers of rank 0. Collective; returns when the
-// broadcasts are done.
-void broadcast_model(ProcessGroup& group, std::span<const Parameter> parameters,
-                     std::span<const ModelBuffer> buffers);
-
 }  // namespace ddp
