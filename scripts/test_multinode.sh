@@ -95,6 +95,15 @@ for node in 0 1; do start "$node" -n 2 --max_restarts 1 --store worker sh -c "$w
 finish 30 0 0
 passed "also if the workers host the store"
 
+for node in 0 1; do start "$node" -n 1 sh -c '[ $RANK = 0 ] || { echo here >&2; sleep 60; }'; done
+says 1 'here'
+sleep 1
+kill -TERM "${pids[0]}"
+finish 5 143 143
+says 0 'SIGTERM: no rank runs here any more; what is left of the job has 30 s'
+says 1 'SIGTERM on node 0 .*: stopping 1 rank, which has 30 s'
+passed "a signal to a node whose ranks have ended stops the other node"
+
 for node in 0 1; do start "$node" -n 2 --max_restarts 9 sh -c 'exit 7'; done
 says 0 'restart 3 of 9'
 kill -TERM "${pids[0]}"

@@ -198,6 +198,10 @@ bool Generation::was_requested(int status) const {
 }
 
 std::string Generation::describe_stop() const {
+  if (remaining() == 0) {
+    return fmt::format("no rank runs here any more; what is left of the job has {:g} s (--grace)",
+                       seconds(grace()));
+  }
   return fmt::format("stopping {}, which {} {:g} s (--grace) to end", count_ranks(remaining()),
                      remaining() == 1 ? "has" : "have", seconds(grace()));
 }
