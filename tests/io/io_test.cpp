@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: MIT
+#include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <cstdlib>
@@ -11,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "ddp/base/file_descriptor.h"
 #include "ddp/io/atomic_file.h"
 #include "ddp/io/metrics_writer.h"
 #include "ddp/io/progress.h"
@@ -125,6 +129,24 @@ TEST_CASE("a metrics file that cannot be written is named once, and training con
   full.write("step", {});
   CHECK(full.failed());
   full.write("step", {});
+}
+
+TEST_CASE("metrics may go to a pipe, whose reader need not be there", "[io][metrics]") {
+  const TemporaryDirectory directory;
+  const fs::path pipe = directory / "pipe";
+  REQUIRE(mkfifo(pipe.c_str(), 0600) == 0);
+  CHECK_THAT(error_of([&] { const ddp::MetricsWriter writer(pipe); }),
+             Contains("pipe: cannot open: it is a pipe that nobody reads"));
+  ddp::FileDescriptor reader(open(pipe.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
+  ddp::MetricsWriter writer(pipe);
+  writer.write("step", {});
+  std::array<char, 64> line{};
+  REQUIRE(read(reader.get(), line.data(), line.size()) > 0);
+  CHECK(std::string(line.data()) == "{\"event\":\"step\"}\n");
+  CHECK_FALSE(writer.failed());
+  reader.reset();
+  writer.write("step", {});  // not killed by SIGPIPE
+  CHECK(writer.failed());
 }
 
 TEST_CASE("progress is formatted as a bar and as a line", "[io][progress]") {

@@ -18,6 +18,7 @@
 #include <utility>
 
 #include "ddp/base/error.h"
+#include "ddp/base/write_all.h"
 
 namespace ddp {
 namespace {
@@ -82,12 +83,8 @@ AtomicFile::~AtomicFile() {
 }
 
 void AtomicFile::write(std::span<const std::byte> bytes) {
-  while (!bytes.empty()) {
-    const ssize_t written = ::write(fd_.get(), bytes.data(), bytes.size());
-    if (written < 0 && errno == EINTR) continue;
-    if (written < 0) fail(path_, "write", errno);
-    bytes = bytes.subspan(static_cast<std::size_t>(written));
-  }
+  const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  if (const int error = write_all(fd_.get(), text); error != 0) fail(path_, "write", error);
 }
 
 void AtomicFile::commit() {

@@ -2,37 +2,71 @@
 #include "ddp/io/text_file.h"
 
 #include <fcntl.h>
-#include <unistd.h>
+#include <pthread.h>
 
 #include <cerrno>
+#include <csignal>
+#include <ctime>
 #include <utility>
 
 #include "ddp/base/error.h"
 #include "ddp/base/log.h"
+#include "ddp/base/write_all.h"
 
 namespace ddp {
+namespace {
+
+// While it lives, a write to a pipe that nobody reads fails, and does not end the process.
+class NoSigpipe {
+ public:
+  NoSigpipe() {
+    sigset_t pending;
+    ::sigpending(&pending);
+    was_pending_ = sigismember(&pending, SIGPIPE) == 1;
+    sigemptyset(&sigpipe_);
+    sigaddset(&sigpipe_, SIGPIPE);
+    ::pthread_sigmask(SIG_BLOCK, &sigpipe_, &previous_);
+  }
+  ~NoSigpipe() {
+    const timespec none{};
+    if (!was_pending_) ::sigtimedwait(&sigpipe_, nullptr, &none);
+    ::pthread_sigmask(SIG_SETMASK, &previous_, nullptr);
+  }
+  NoSigpipe(const NoSigpipe&) = delete;
+  NoSigpipe& operator=(const NoSigpipe&) = delete;
+
+ private:
+  sigset_t sigpipe_;
+  sigset_t previous_;
+  bool was_pending_;
+};
+
+// To open a pipe that nobody reads would wait for a reader, but for O_NONBLOCK.
+std::string why_not_open(int error) {
+  return error == ENXIO ? "it is a pipe that nobody reads" : error_text(error);
+}
+
+}  // namespace
 
 TextFile::TextFile(std::string origin, std::filesystem::path path, TextFileMode mode)
     : origin_("[" + std::move(origin) + "] "), path_(std::move(path)) {
   const int truncate = mode == TextFileMode::kTruncate ? O_TRUNC : 0;
-  fd_ = FileDescriptor(
-      open(path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | truncate, 0666));
+  constexpr int kFlags = O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC;
+  fd_ = FileDescriptor(::open(path_.c_str(), kFlags | O_NONBLOCK | truncate, 0666));
   if (!fd_.is_open()) {
-    throw FileError(origin_ + path_.string() + ": cannot open: " + error_text(errno));
+    throw FileError(origin_ + path_.string() + ": cannot open: " + why_not_open(errno));
   }
+  ::fcntl(fd_.get(), F_SETFL, O_APPEND);
 }
 
 void TextFile::write(std::string_view text) {
-  while (!failed_ && !text.empty()) {
-    const ssize_t written = ::write(fd_.get(), text.data(), text.size());
-    if (written >= 0) {
-      text.remove_prefix(static_cast<std::size_t>(written));
-    } else if (errno != EINTR) {
-      failed_ = true;
-      logging::error(origin_ + path_.string() +
-                     ": cannot write, so nothing more is added to it: " + error_text(errno));
-    }
-  }
+  if (failed_) return;
+  const NoSigpipe guard;
+  const int error = write_all(fd_.get(), text);
+  if (error == 0) return;
+  failed_ = true;
+  logging::error(origin_ + path_.string() +
+                 ": cannot write, so nothing more is added to it: " + error_text(error));
 }
 
 }  // namespace ddp
