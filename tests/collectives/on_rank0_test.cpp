@@ -334,6 +334,21 @@ TEST_CASE("a rank 0 that does not call on_rank0 is named", "[on_rank0]") {
       300ms);
 }
 
+TEST_CASE("a ScopedTimeout also limits how long rank 0 may take to call on_rank0", "[on_rank0]") {
+  test::run_groups(Backend::kShm, 2, [&](ProcessGroup& group) {
+    std::vector<float> done(1);
+    if (group.rank() == 1) {
+      const ScopedTimeout limited(group, 300ms);
+      const std::string text = error_of([&] {
+        on_rank0(
+            group, [] {}, kQuick);
+      });
+      expect(text == "[on_rank0] rank 0 has not called on_rank0 within 300 ms", text);
+    }
+    group.broadcast(buffer_of(done), 1).wait();
+  });
+}
+
 TEST_CASE("whoever waits in on_rank0 notices that another rank has broken the group",
           "[on_rank0]") {
   for (const Backend backend : test::backends()) {

@@ -157,6 +157,18 @@ TEST_CASE("an optimizer that asks before wait() gets an error", "[engine]") {
   });
 }
 
+TEST_CASE("a step's samples and its wait for data are finite and not negative", "[engine]") {
+  const auto group = std::make_shared<RecordingGroup>(2);
+  Model model(0);
+  DistributedDataParallel ddp(group, model.parameters, {.nominal_samples = 1});
+  for (const double bad : {-1.0, std::nan(""), HUGE_VAL}) {
+    CHECK_THAT(error_of([&] { (void)ddp.begin_step({.samples = bad}); }),
+               Catch::Contains("begin_step: the number of samples is "));
+    CHECK_THAT(error_of([&] { (void)ddp.begin_step({.data_seconds = bad}); }),
+               Catch::Contains("begin_step: data_seconds is "));
+  }
+}
+
 TEST_CASE("a step without nominal_samples causes one warning, on rank 0", "[engine]") {
   const auto warnings = [](double nominal_samples, double samples) {
     test::StderrCapture capture;
@@ -226,6 +238,32 @@ TEST_CASE("a parameter that several layers share is given once", "[engine]") {
   CHECK(group->submitted.empty());
 }
 
+TEST_CASE("an engine refuses buffers and flat gradients in memory that it uses for something else",
+          "[engine]") {
+  const auto group = std::make_shared<RecordingGroup>(2);
+  Model model(0);
+  const auto refusal = [&](const DdpOptions& options) {
+    return error_of([&] { DistributedDataParallel ddp(group, model.parameters, options); });
+  };
+  const ModelBuffer mean{"mean", model.parameters[1].value.slice(3, 2)};
+  CHECK_THAT(
+      refusal({.buffers = {mean}}),
+      Catch::Contains("the value of 'fc1.bias' and the buffer 'mean' are in the same memory"));
+  std::vector<double> memory(309);
+  model.parameters[0].value.data = memory.data();
+  CHECK_THAT(
+      refusal({.flat_gradients = buffer_of(memory)}),
+      Catch::Contains("the value of 'fc1.weight' and flat_gradients are in the same memory"));
+  std::vector<double> inside(16);
+  const ModelBuffer outer{"outer", buffer_of(inside)}, inner{"inner", outer.value.slice(2, 2)};
+  model.parameters[2].value.data = inside.data() + 8;
+  CHECK_THAT(refusal({.buffers = {outer, inner}}),
+             Catch::Contains("the buffer 'outer' and the value of 'fc2.weight' are in the same"));
+  CHECK(group->submitted.empty());
+  model.parameters[2].value.data = model.values[2].data();
+  CHECK(refusal({.buffers = {outer, inner}}).empty());  // buffers may share memory
+}
+
 TEST_CASE("parameters are checked before anything is sent", "[engine]") {
   const auto group = std::make_shared<RecordingGroup>(2);
   Model model(0);
@@ -255,6 +293,15 @@ TEST_CASE("parameters are checked before anything is sent", "[engine]") {
   CHECK(error_of([&] {
           DistributedDataParallel ddp(group, Model(0).parameters, {.buffers = {buffer, buffer}});
         }) == "[ddp] two buffers have the name 'mean'");
+  const ModelBuffer empty{"bn.mean", {nullptr, 64, DType::kFloat32}};
+  CHECK(error_of([&] {
+          DistributedDataParallel ddp(group, Model(0).parameters, {.buffers = {empty}});
+        }) == "[ddp] buffer 'bn.mean': its value is float32[64] on cpu, but has no memory");
+  const ModelBuffer elsewhere{"bn.mean",
+                              {model.values[0].data(), 64, DType::kFloat32, cuda_device(0)}};
+  CHECK(error_of([&] {
+          DistributedDataParallel ddp(group, Model(0).parameters, {.buffers = {elsewhere}});
+        }) == "[ddp] buffer 'bn.mean': its value is float32[64] on cuda:0, but must be on cpu");
   CHECK(error_of([&] { DistributedDataParallel ddp(nullptr, Model(0).parameters); }) ==
         "[ddp] DistributedDataParallel needs a process group, but got a null pointer");
   CHECK(group->submitted.empty());

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: MIT
+#include <algorithm>
 #include <catch2/catch.hpp>
-
+#include <chrono>
 #include <stdexcept>
+#include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -132,6 +135,25 @@ TEST_CASE("the caller's flat gradients serve as buckets and give the same bits",
       expect(ddp.statistics().gradient_copies == 0, "no copies");
     });
   }
+}
+
+TEST_CASE("an engine that an exception destroys in a step leaves the caller's memory alone",
+          "[engine]") {
+  test::run_on_all_backends(2, [](ProcessGroup& group) {
+    Model model(0);
+    std::vector<double> flat(309, 1);
+    {
+      DistributedDataParallel ddp(group.shared_from_this(), model.parameters,
+                                  {.flat_gradients = buffer_of(flat)});
+      (void)ddp.begin_step();
+      if (group.rank() == 1) std::this_thread::sleep_for(std::chrono::milliseconds(100));
+      test::mark_all(ddp);
+    }
+    std::ranges::fill(flat, -1);
+    group.barrier().wait();
+    const auto written = std::ranges::count_if(flat, [](double x) { return x != -1; });
+    expect(written == 0, std::to_string(written) + " elements were written");
+  });
 }
 
 TEST_CASE("flat gradients that do not fit are refused", "[engine]") {

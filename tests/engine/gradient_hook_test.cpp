@@ -193,6 +193,25 @@ TEST_CASE("a custom hook replaces the sum", "[engine][hook]") {
   });
 }
 
+TEST_CASE("a hook may send nothing", "[engine][hook]") {
+  class SilentHook final : public GradientHook {
+    std::string name() const override { return "silent"; }
+    Work launch(const GradientBucket&, Stream) override { return {}; }
+    void finish(const GradientBucket&, Stream) override {}
+  };
+  run_on_all_backends(2, [](ProcessGroup& group) {
+    MixedModel model({DType::kFloat64});
+    DistributedDataParallel ddp(group.shared_from_this(), model.parameters,
+                                {.hook = [](ProcessGroup&, const BucketLayout&) {
+                                  return std::make_unique<SilentHook>();
+                                }});
+    (void)error_of_step(ddp, group);
+    ddp.wait_host();
+    const double own = (group.rank() + 1) / 2.0;  // divided by the samples of all ranks
+    expect(element(ddp.gradient(0), 0) == own, "this rank's own gradient");
+  });
+}
+
 TEST_CASE("different hooks of ranks are an error at construction", "[engine][hook]") {
   const Backend backend = GENERATE(from_range(test::backends()));
   std::vector<std::string> errors(2);

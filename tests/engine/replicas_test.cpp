@@ -41,6 +41,19 @@ TEST_CASE("replicas that diverge are an error that names them", "[engine][finger
   }
 }
 
+TEST_CASE("ranks that go on after different numbers of steps are an error that names them",
+          "[engine][fingerprint][resume]") {
+  const auto errors = errors_of_ranks(3, [](ProcessGroup& group) {
+    Trainee trainee(group, {});
+    trainee.ddp.continue_after(group.rank() == 1 ? 100 : 50);
+    for (int step = 0; step < 8; ++step) trainee.step(1);
+  });
+  for (const std::string& error : errors) {
+    CHECK_THAT(error, Catch::Contains("[ddp] ranks go on after different numbers of steps "
+                                      "(continue_after): rank 0 after 50, rank 1 after 100"));
+  }
+}
+
 TEST_CASE("replicas that diverge in a training shorter than the period are found",
           "[engine][fingerprint]") {
   const auto errors = errors_of_ranks(2, [](ProcessGroup& group) {

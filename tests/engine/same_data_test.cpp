@@ -18,9 +18,7 @@ struct Rank {
   double later = gradient;  // the gradient in the other steps
 };
 
-// The lines about equal gradients that five steps log, on each backend.
-std::vector<std::string> lines_of_job(const std::vector<Rank>& ranks) {
-  const test::StderrCapture captured;
+void run_job(const std::vector<Rank>& ranks) {
   test::run_on_all_backends(static_cast<int>(ranks.size()), [&](ProcessGroup& group) {
     const Rank& own = ranks[static_cast<std::size_t>(group.rank())];
     test::Model model(group.rank());
@@ -34,11 +32,23 @@ std::vector<std::string> lines_of_job(const std::vector<Rank>& ranks) {
       ddp.wait();
     }
   });
+}
+
+// The lines about equal gradients that `job` logs.
+template <class Job>
+std::vector<std::string> lines_of(const Job& job) {
+  const test::StderrCapture captured;
+  job();
   std::vector<std::string> lines;
   for (const std::string& line : test::lines_of(captured.text())) {
     if (line.find("the same gradients") != std::string::npos) lines.push_back(line);
   }
   return lines;
+}
+
+// Those of five steps, on each backend.
+std::vector<std::string> lines_of_job(const std::vector<Rank>& ranks) {
+  return lines_of([&] { run_job(ranks); });
 }
 
 }  // namespace
@@ -58,6 +68,50 @@ TEST_CASE("no rank is named whose gradients differ, are zero, or come from no sa
   CHECK(lines_of_job({{0}, {0}, {3}}).empty());
   CHECK(lines_of_job({{3, 0}, {3, 0}, {3}}).empty());
   CHECK(lines_of_job({{3, 1, 4}, {3, 1, 5}}).empty());  // equal by chance in one step
+}
+
+TEST_CASE("gradients that are equal by their nature do not stand for those of the whole model",
+          "[engine][data]") {
+  CHECK(lines_of([] {
+          test::run_on_all_backends(2, [](ProcessGroup& group) {
+            // As with an L1 loss: while all outputs are too small, a bias has the gradient -1.
+            std::vector<double> weight(16), bias(1);
+            DistributedDataParallel ddp(
+                group.shared_from_this(),
+                {{"weight", {16}, buffer_of(weight)}, {"bias", {1}, buffer_of(bias)}},
+                {.nominal_samples = 1});
+            for (int step = 0; step < 5; ++step) {
+              (void)ddp.begin_step();
+              test::write_gradient(ddp, 1, -1);
+              test::write_gradient(ddp, 0, 0.1 * (group.rank() + 1));
+              test::mark_all(ddp);
+              ddp.wait();
+            }
+          });
+        }).empty());
+}
+
+TEST_CASE("a parameter that a rank did not use has no gradient that it could share with others",
+          "[engine][data]") {
+  CHECK(lines_of([] {
+          test::run_on_all_backends(3, [](ProcessGroup& group) {
+            std::vector<double> used(10), unused(500);
+            DistributedDataParallel ddp(
+                group.shared_from_this(),
+                {{"used", {10}, buffer_of(used)}, {"unused", {500}, buffer_of(unused)}},
+                {.nominal_samples = 1, .unused = UnusedParameters::kZero});
+            for (int step = 0; step < 5; ++step) {
+              (void)ddp.begin_step();
+              if (group.rank() == 2) {
+                test::write_gradient(ddp, 1, step + 1);
+                ddp.mark_ready(1);
+              }
+              test::write_gradient(ddp, 0, step + 0.1 * group.rank());
+              ddp.mark_ready(0);
+              ddp.wait();
+            }
+          });
+        }).empty());
 }
 
 }  // namespace ddp

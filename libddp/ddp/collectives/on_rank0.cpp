@@ -96,7 +96,7 @@ std::string describe_trouble(const RankIdentity& leader, Timeout silence) {
 
 // Returns what is under "who".
 std::string await_leader(ProcessGroup& group, Store& store, Timeout period) {
-  const Deadline deadline = Deadline::after(group.timeout());
+  const Deadline deadline = Deadline::after(group.state().timeout);
   for (;;) {
     try {
       return store.get("who", std::min(period, deadline.remaining()));
@@ -105,7 +105,7 @@ std::string await_leader(ProcessGroup& group, Store& store, Timeout period) {
       if (!deadline.passed()) continue;
       throw TimeoutError("[on_rank0] " + group.state().names.rank(0) +
                          " has not called on_rank0 within " +
-                         std::to_string(group.timeout().count()) + " ms");
+                         std::to_string(group.state().timeout.count()) + " ms");
     }
   }
 }

@@ -63,6 +63,10 @@ void ProcessGroup::abort(std::string_view reason) {
   do_abort(reason);
 }
 
+bool ProcessGroup::release(const Buffer& memory) noexcept {
+  return !state_->process.is_here() || do_release(memory);
+}
+
 void ProcessGroup::start_timing(std::uint64_t operations) {
   if (operations == 0 || operations > kMaxTimedOperations) {
     throw std::invalid_argument("cannot time the last " + std::to_string(operations) +

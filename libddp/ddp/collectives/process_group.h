@@ -125,9 +125,13 @@ class ProcessGroup : public std::enable_shared_from_this<ProcessGroup> {
   void start_timing(std::uint64_t operations);
 
   // Zeroed memory on device() that suits this group's collectives. Must not outlive the group.
-  // Releasing it while an operation uses it waits for the operation, but only for a second: then
-  // the group breaks.
+  // Freeing it releases it first, as release() does.
   [[nodiscard]] virtual Allocation allocate(std::size_t size_bytes) = 0;
+
+  // Waits until no operation of this group uses the memory any more: to be called before memory is
+  // freed, or written, that no wait has covered, as after an exception. It waits for a second; then
+  // the group breaks. False if an operation may use the memory even after that.
+  bool release(const Buffer& memory) noexcept;
 
   // Makes a new group of the same ranks, whose operations do not queue behind this group's.
   // Collective.
@@ -156,6 +160,7 @@ class ProcessGroup : public std::enable_shared_from_this<ProcessGroup> {
   explicit ProcessGroup(GroupConfig config);
 
   virtual void do_abort(std::string_view reason) = 0;
+  virtual bool do_release(const Buffer&) noexcept { return true; }
   // Starts checked operations together; there is at least one. Returns the sequence number (1, 2,
   // ...) of the last one. Sequence numbers have no gaps.
   virtual std::uint64_t submit(std::span<const Collective> operations) = 0;

@@ -97,7 +97,8 @@ struct DdpOptions {
   // registration, as trainers on raw arrays hold it. The buckets are slices of it: no bucket memory
   // is allocated and nothing is copied. All parameters must have its dtype, none may have a `grad`
   // of its own, and `unused` must be kError. For the shm backend, take it from
-  // ProcessGroup::allocate().
+  // ProcessGroup::allocate(). An engine that is destroyed within a step releases it
+  // (ProcessGroup::release()).
   Buffer flat_gradients = {};
   // What travels instead of the gradients, such as compress_to_bfloat16; the same on all ranks.
   GradientHookFactory hook = {};
@@ -117,7 +118,7 @@ struct StepOptions {
   SampleCount samples = 1;  // of this rank in this step; 0 is allowed
   // The epoch of this rank's data. Ranks in different epochs would train on the same samples, since
   // each epoch distributes them anew: all ranks throw a MismatchError that names the ranks. If no
-  // rank sets it, nothing is compared.
+  // rank sets it, nothing is compared. Of several passes in a step the last counts.
   std::int64_t epoch = 0;
   // What ranks have in common that read one dataset in one order, each its own part of it, such as
   // EpochPlan::fingerprint(). Ranks with different ones would read some samples twice and others

@@ -66,8 +66,7 @@ DistributedDataParallel::Impl::Impl(std::shared_ptr<ProcessGroup> group,
                                   : ParameterUse::elements(parameters_.size()),
                 .flat_gradients = options_.flat_gradients,
                 .record_times = options_.record_times},
-               {.before_first = [this](Stream stream) { launch_control(stream); },
-                .before_last = [this](Stream stream) { use_->write(stream); }}),
+               [this](std::size_t b, Stream stream) { before_launch(b, stream); }),
       callers_(parameters_, reducer_),
       factor_(*group_, options_),
       marks_(*group_, reducer_, parameters_, options_.unused),
@@ -89,7 +88,7 @@ DistributedDataParallel::Impl::Impl(std::shared_ptr<ProcessGroup> group,
   model.insert(model.end(), buffers.begin(), buffers.end());
   broadcast_values(*group_, model);
   buffers_.emplace(*group_, buffers);
-  same_data_.emplace(*group_);
+  same_data_.emplace(*group_, reducer_);
   if (options_.fingerprint_every > 0) {
     replicas_.emplace(*group_, control_, parameters_, options_);
     replicas_->take_buffers({});
@@ -145,6 +144,11 @@ double DistributedDataParallel::Impl::begin_step(const StepOptions& step) {
   if (!(step.samples >= 0 && std::isfinite(step.samples))) {
     throw std::invalid_argument("[ddp] begin_step: the number of samples is " +
                                 std::to_string(step.samples) +
+                                ", but it must be finite and not negative");
+  }
+  if (!(step.data_seconds >= 0 && std::isfinite(step.data_seconds))) {
+    throw std::invalid_argument("[ddp] begin_step: data_seconds is " +
+                                std::to_string(step.data_seconds) +
                                 ", but it must be finite and not negative");
   }
   passes_.begin();
@@ -316,10 +320,15 @@ void DistributedDataParallel::Impl::note_pass(const StepOptions& pass) {
   accounts_.add_data_wait(pass.data_seconds);
 }
 
-void DistributedDataParallel::Impl::launch_control(Stream stream) {
+void DistributedDataParallel::Impl::before_launch(std::size_t b, Stream stream) {
+  if (b == 0) launch_control(stream);
   if (same_data_ && SameDataCheck::compares(step_) && step_samples_ > 0) {
-    same_data_->take(reducer_.bucket(0), stream);
+    same_data_->take(b, stream);
   }
+  if (use_ && b + 1 == reducer_.layout().buckets.size()) use_->write(stream);
+}
+
+void DistributedDataParallel::Impl::launch_control(Stream stream) {
   const FlightRecorder::Labelled labelled(group_->recorder(), control_label_);
   control_.launch(own_, stream);
 }
@@ -336,6 +345,7 @@ void DistributedDataParallel::Impl::reduce(Stream stream) {
   reducer_.end_backward(stream);
   reducer_.wait(stream);
   if (use_) use_->read(stream);
+  if (same_data_) same_data_->end_step(stream);
   finish_control(stream);
   if (alone_ && step_samples_ == 0) warnings_.look(control_.arrived_ledger(), steps_before_);
   if (replicas_) replicas_->end_step(stream);

@@ -106,6 +106,7 @@ class DistributedDataParallel::Impl {
   void open_step();
   void warn_of_endless_guard() const;
   void note_pass(const StepOptions& pass);
+  void before_launch(std::size_t b, Stream stream);
   void launch_control(Stream stream);
   void log_warnings(const ControlLedger& ledger);
   void reduce(Stream stream);

@@ -32,7 +32,8 @@ class GradientHook {
   // Ranks whose hooks have different names refuse to work together.
   [[nodiscard]] virtual std::string name() const = 0;
   // Called for a full bucket, whose gradients are final once `producer` has run: starts the
-  // bucket's collectives and returns the last one. Must not block the host.
+  // bucket's collectives and returns the last one, or Work{} if it sends nothing. Must not block
+  // the host.
   virtual Work launch(const GradientBucket& bucket, Stream producer) = 0;
   // Orders `consumer` behind the result in bucket.gradients. Called from the wait of the step, for
   // every launched bucket, in launch order.
@@ -46,8 +47,8 @@ using GradientHookFactory =
 
 // Sends gradients as 16-bit floating point, half the bytes of float32. Each rank rounds its
 // gradients once; the group sums them in the 16-bit type. float16 divides by the number of ranks
-// before and multiplies after, so that a sum overflows only if the gradients do. Buckets whose
-// elements have at most 16 bits are sent as they are.
+// before and multiplies after, so that a sum overflows only if the gradients do (but for rounding).
+// Buckets whose elements have at most 16 bits are sent as they are.
 [[nodiscard]] std::unique_ptr<GradientHook> compress_to_bfloat16(ProcessGroup& group,
                                                                  const BucketLayout& layout);
 [[nodiscard]] std::unique_ptr<GradientHook> compress_to_float16(ProcessGroup& group,

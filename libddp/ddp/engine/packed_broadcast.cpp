@@ -39,7 +39,8 @@ bool PackedBroadcast::is_packed(const Buffer& value) const {
          value.device == group_.device();
 }
 
-Work PackedBroadcast::run(Stream stream) {
+// The unpacked values are the caller's, who may free them once an exception has left this.
+Work PackedBroadcast::run(Stream stream) try {
   Work last;
   for (const Buffer& value : unpacked_) last = group_.broadcast(value, 0, stream);
   if (last.group != nullptr) last.wait(stream);
@@ -55,6 +56,9 @@ Work PackedBroadcast::run(Stream stream) {
   }
   if (first == packed_.size()) return last;
   return broadcast(std::span(packed_).subspan(first), size_bytes, stream);
+} catch (...) {
+  for (const Buffer& value : unpacked_) group_.release(value);
+  throw;
 }
 
 Buffer PackedBroadcast::slot(const Buffer& value, std::size_t offset) const {

@@ -6,6 +6,7 @@
 #include <string>
 #include <utility>
 
+#include "ddp/base/log.h"
 #include "ddp/buffer_ops/buffer_ops.h"
 #include "ddp/collectives/group_scopes.h"
 #include "ddp/collectives/hang/flight_recorder.h"
@@ -18,21 +19,25 @@ namespace {
 // More streams than these may produce gradients, but noting them may allocate.
 constexpr std::size_t kUsualProducers = 16;
 
-// Memory from the group is zeroed; the caller's memory is taken as it is.
+// Memory from the group is zeroed; the caller's memory is taken as it is. An exception may destroy
+// a reducer while a bucket is being reduced.
 Allocation memory_for(ProcessGroup& group, const Buffer& flat_gradients, std::size_t size_bytes) {
   if (flat_gradients.data == nullptr) return group.allocate(size_bytes);
-  return {flat_gradients.data, size_bytes, nullptr};
+  return {flat_gradients.data, size_bytes, [&group, flat_gradients](void*) {
+            if (group.release(flat_gradients)) return;
+            logging::warning("[ddp] a hanging collective may still write to flat_gradients");
+          }};
 }
 
 }  // namespace
 
 Reducer::Reducer(ProcessGroup& group, std::span<const GradientSpec> gradients,
-                 const Options& options, AtLaunch at_launch)
+                 const Options& options, BeforeLaunch before_launch)
     : group_(group),
       issuer_(new_issuer(group)),
       packing_(options.flat_gradients.data != nullptr ? Packing::kDense : Packing::kAligned),
       layout_(lay_out_buckets(gradients, options.buckets, options.tail_count, packing_)),
-      at_launch_(std::move(at_launch)),
+      before_launch_(std::move(before_launch)),
       communicates_(group.world_size() > 1),
       overlap_(options.buckets.overlap),
       memory_(memory_for(group, options.flat_gradients, layout_.size_bytes)),
@@ -166,10 +171,9 @@ void Reducer::launch(std::size_t b) {
   BucketLaunch& launch = launches_[b];
   const cu::ProfilerSpan span(launch.span_name.c_str());
   const ScopedIssuer issued(group_, issuer_);
-  if (b == 0) at_launch_.before_first(producer);
   zero_missing(b, producer);
   if (factor_ != 1 && !zeros_) scale(bucket(b), factor_, producer);
-  if (layout_.tail_count > 0 && b + 1 == buckets_.size()) at_launch_.before_last(producer);
+  before_launch_(b, producer);
   const FlightRecorder::Labelled labelled(group_.recorder(), launch.label);
   launch.work = hook_ ? hook_->launch(describe(b), producer)
                       : group_.all_reduce(bucket(b), ReduceOp::kSum, producer);
@@ -196,7 +200,10 @@ void Reducer::wait(Stream consumer) {
 }
 
 void Reducer::wait_host() const {
-  for (std::size_t b = 0; b < next_; ++b) launches_[b].work.wait_host();
+  for (std::size_t b = 0; b < next_; ++b) {
+    const Work& work = launches_[b].work;
+    if (work.group != nullptr) work.wait_host();  // a hook may send nothing
+  }
 }
 
 void Reducer::remember_uses() {

@@ -40,12 +40,9 @@ enum class Reduction : std::uint8_t { kNow, kLater };
 // thread, but not concurrently.
 class Reducer {
  public:
-  // Callbacks of each step, called with the stream of the bucket: `before_first` just before the
-  // first bucket is launched, `before_last` before the last one, if that has a tail to write.
-  struct AtLaunch {
-    std::function<void(Stream)> before_first;
-    std::function<void(Stream)> before_last = {};
-  };
+  // Called in each step just before bucket b is launched, with the bucket's stream. What this rank
+  // adds to the sum is complete then, on that stream, but for the tail of the last bucket.
+  using BeforeLaunch = std::function<void(std::size_t b, Stream)>;
 
   struct Options {
     const BucketOptions& buckets;
@@ -58,7 +55,7 @@ class Reducer {
   };
 
   Reducer(ProcessGroup& group, std::span<const GradientSpec> gradients, const Options& options,
-          AtLaunch at_launch);
+          BeforeLaunch before_launch);
 
   // Sets the label under which the group's recorder lists the operations of each bucket.
   void set_labels(std::span<const FlightRecorder::Label> labels);
@@ -177,7 +174,7 @@ class Reducer {
   Packing packing_;
   BucketLayout layout_;
   std::unique_ptr<GradientHook> hook_;
-  AtLaunch at_launch_;
+  BeforeLaunch before_launch_;
   bool communicates_;
   bool overlap_;
   Allocation memory_;

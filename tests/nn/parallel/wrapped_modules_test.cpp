@@ -153,6 +153,29 @@ TEST_CASE("in evaluation ranks may have different numbers of batches", "[module]
   });
 }
 
+TEST_CASE("a rank without samples needs no forward pass, even if buffers are sent at every forward",
+          "[module]") {
+  test::run_on_all_backends(2, [](ProcessGroup& group) {
+    nn::Context context;
+    Normalised normalised({context, DType::kFloat64, 0});
+    nn::DistributedModule model(normalised, context, group.shared_from_this(),
+                                {.buffer_sync = BufferSync::kEveryForward});
+    nn::Tape tape(context);
+    const Tensor input =
+        context.from_host<double>(std::vector<double>{1, 2, 3, 4, 5, 7}, {2, kFeatures});
+    const Tensor labels = context.from_host<std::int64_t>(std::vector<std::int64_t>{0, 1}, {2});
+    for (int step = 0; step < 3; ++step) {
+      if (group.rank() == 0) {
+        const nn::Variable output = model.forward(tape, input);
+        model.backward(tape, nn::softmax_cross_entropy(tape, output, labels), 2);
+      } else {
+        model.backward(tape, context.from_host<double>(std::vector<double>{0}, {1}), 0);
+      }
+      for (nn::Parameter* parameter : normalised.parameters()) parameter->clear_grad();
+    }
+  });
+}
+
 TEST_CASE("a child that was not added is an error that names its parameter and add()", "[module]") {
   for (const int world_size : {1, 2}) {
     test::run_on_all_backends(world_size, [](ProcessGroup& group) {

@@ -19,7 +19,6 @@
 #include "ddp/collectives/hierarchical/host_groups.h"
 #include "ddp/collectives/meeting/group_start.h"
 #include "ddp/collectives/peers/host_layout.h"
-#include "ddp/collectives/queue/operand_memory.h"
 #include "ddp/collectives/queue/operation_queue.h"
 #include "ddp/collectives/queue/queued_process_group.h"
 #include "ddp/collectives/shm/shm_process_group.h"
@@ -73,7 +72,14 @@ class HierarchicalProcessGroup final : public QueuedProcessGroup {
     roll_.check_on(awaited, has_come, first_error_, "[shm+tcp]");
   }
 
-  Allocation allocate(std::size_t size_bytes) override;
+  // Shared memory where there is any, which waits for the group inside the host before it goes.
+  Allocation allocate(std::size_t size_bytes) override {
+    return guard(groups_.inside ? groups_.inside->allocate(size_bytes) : allocate_host(size_bytes));
+  }
+  bool wait_released(const Buffer& memory, Timeout timeout) override {
+    return QueuedProcessGroup::wait_released(memory, timeout) &&
+           groups_.wait_released(memory, timeout);
+  }
 
  protected:
   OperationQueue& queue() override { return queue_; }
@@ -146,16 +152,6 @@ class HierarchicalProcessGroup final : public QueuedProcessGroup {
   FirstError first_error_;
   PeriodicThread watch_;  // last: it uses all of the above
 };
-
-// Shared memory where there is any, which waits for the group inside the host before it goes.
-Allocation HierarchicalProcessGroup::allocate(std::size_t size_bytes) {
-  return guard_operand_memory(
-      groups_.inside ? groups_.inside->allocate(size_bytes) : allocate_host(size_bytes),
-      [this](const Buffer& memory, Timeout timeout) {
-        return queue_.wait_released(memory, timeout) && groups_.wait_released(memory, timeout);
-      },
-      weak_from_this());
-}
 
 }  // namespace
 

@@ -31,7 +31,7 @@ enum class NcclRegistration : std::uint8_t { kNever, kAlways };
 // says so. Thread-safe. Memory may outlive this object.
 class NcclMemory {
  public:
-  using BeforeRelease = std::function<void(const void* memory, std::size_t size_bytes)>;
+  using BeforeRelease = std::function<void(void* memory, std::size_t size_bytes)>;
 
   NcclMemory(std::shared_ptr<NcclCommunicator> communicator, const GroupConfig& config,
              NcclRegistration registration);

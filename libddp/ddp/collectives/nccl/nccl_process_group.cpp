@@ -78,6 +78,7 @@ class NcclProcessGroup final : public ProcessGroup {
 
  protected:
   void do_abort(std::string_view reason) override;
+  bool do_release(const Buffer& memory) noexcept override;
   std::uint64_t submit(std::span<const Collective> operations) override;
   void wait(std::uint64_t sequence, Stream consumer) override;
   void wait_host(std::uint64_t sequence, Timeout timeout) override;
@@ -95,9 +96,8 @@ class NcclProcessGroup final : public ProcessGroup {
   void order_behind_producers(std::span<const Collective> operations);
   void enqueue(std::span<const Collective> operations);
   void leave() noexcept;
-  void release(const MemoryRange& memory) noexcept;
   template <class IsNeeded, class Reason>
-  void finish_or_break(const IsNeeded& is_needed, const Reason& reason) noexcept;
+  bool finish_or_break(const IsNeeded& is_needed, const Reason& reason) noexcept;
 
   const NcclApi& nccl() const { return communicator_->api(); }
 
@@ -140,10 +140,11 @@ NcclProcessGroup::~NcclProcessGroup() {
 }
 
 Allocation NcclProcessGroup::allocate(std::size_t size_bytes) {
-  return memory_.allocate(size_bytes,
-                          [this, self = weak_from_this()](const void* memory, std::size_t size) {
-                            if (const auto alive = self.lock()) release(range_of(memory, size));
-                          });
+  return memory_.allocate(
+      size_bytes, [self = weak_from_this(), device = device()](void* memory, std::size_t size) {
+        const auto alive = self.lock();
+        if (alive) alive->release({memory, size, DType::kUInt8, device});
+      });
 }
 
 void NcclProcessGroup::time_last(std::uint64_t operations) {
@@ -166,20 +167,20 @@ void NcclProcessGroup::leave() noexcept {
                   });
 }
 
-// Waits until no operation uses the memory any more.
-void NcclProcessGroup::release(const MemoryRange& memory) noexcept {
-  finish_or_break([&] { return operations_.uses(memory); },
-                  [this](const std::string& operation) {
-                    return fmt::format("rank {} freed memory of group \"{}\" during {}", job_rank(),
-                                       name(), operation);
-                  });
+bool NcclProcessGroup::do_release(const Buffer& memory) noexcept {
+  const MemoryRange range = range_of(memory.data, memory.size_bytes());
+  return finish_or_break([&] { return operations_.uses(range); },
+                         [this](const std::string& operation) {
+                           return fmt::format("rank {} freed memory of group \"{}\" during {}",
+                                              job_rank(), name(), operation);
+                         });
 }
 
 // If an operation does not end by itself, this breaks the group, and the watchdog ends the
 // operation; so the other ranks learn the reason. If the device is still computing earlier work,
-// the operation's time has not begun.
+// the operation's time has not begun. False if an operation may be needed still.
 template <class IsNeeded, class Reason>
-void NcclProcessGroup::finish_or_break(const IsNeeded& is_needed, const Reason& reason) noexcept {
+bool NcclProcessGroup::finish_or_break(const IsNeeded& is_needed, const Reason& reason) noexcept {
   std::uint64_t oldest = 0;
   Deadline by_itself = Deadline::after(kLeaveTimeout);
   std::optional<Deadline> by_abort;
@@ -197,8 +198,10 @@ void NcclProcessGroup::finish_or_break(const IsNeeded& is_needed, const Reason& 
       }
       std::this_thread::sleep_for(kPollInterval);
     }
+    return !is_needed();
   } catch (const CudaError& error) {
     first_error_.set(error);
+    return false;
   }
 }
 

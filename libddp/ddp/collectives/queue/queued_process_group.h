@@ -15,7 +15,7 @@ class QueuedProcessGroup : public ProcessGroup {
  public:
   // See OperationQueue.
   [[nodiscard]] bool wait_idle(Timeout timeout) { return queue().wait_idle(timeout); }
-  [[nodiscard]] bool wait_released(const Buffer& memory, Timeout timeout) {
+  [[nodiscard]] virtual bool wait_released(const Buffer& memory, Timeout timeout) {
     return queue().wait_released(memory, timeout);
   }
 
@@ -26,10 +26,13 @@ class QueuedProcessGroup : public ProcessGroup {
 
   // What allocate() hands out.
   [[nodiscard]] Allocation guard(Allocation memory) {
-    return guard_operand_memory(
-        std::move(memory),
-        [this](const Buffer& each, Timeout timeout) { return wait_released(each, timeout); },
-        weak_from_this());
+    return guard_operand_memory(std::move(memory), weak_from_this());
+  }
+
+  bool do_release(const Buffer& memory) noexcept override {
+    if (wait_released(memory, OperationQueue::kErrorGrace)) return true;
+    abort("memory of an operand was freed while a collective used it");
+    return wait_released(memory, OperationQueue::kErrorGrace);
   }
 
   std::uint64_t submit(std::span<const Collective> operations) override {

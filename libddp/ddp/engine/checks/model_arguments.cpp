@@ -56,34 +56,74 @@ void check_parameter(const ProcessGroup& group, const Parameter& parameter) {
   }
 }
 
-struct Memory {
-  Buffer buffer;
-  const char* use;
-  const std::string* parameter;
-};
-
-std::string describe(const Memory& memory) {
-  return std::string(memory.use) + " of '" + *memory.parameter + "'";
+void check_buffer(const ProcessGroup& group, const ModelBuffer& buffer) {
+  const Buffer& value = buffer.value;
+  const std::string its_value =
+      "[ddp] buffer '" + buffer.name + "': its value is " + to_string(value);
+  if (value.device != group.device()) {
+    throw std::invalid_argument(its_value + ", but must be on " + to_string(group.device()));
+  }
+  if (value.data == nullptr && value.count > 0) {
+    throw std::invalid_argument(its_value + ", but has no memory");
+  }
 }
 
-// Memory used twice would be reduced twice, and stepped twice by the optimizer.
-void check_disjoint(const std::vector<Parameter>& parameters) {
+// Memory that an engine is given, and for what.
+struct Memory {
+  enum class Owner { kParameter, kModelBuffer, kAllGradients };
+
+  Buffer buffer;
+  Owner owner;
+  std::string use;
+};
+
+using Owner = Memory::Owner;
+
+// By address, without those that are empty.
+std::vector<Memory> memory_of(const std::vector<Parameter>& parameters, const DdpOptions& options) {
   std::vector<Memory> all;
-  for (const Parameter& parameter : parameters) {
-    if (parameter.value.count == 0) continue;
-    all.push_back({parameter.value, "the value", &parameter.name});
-    if (parameter.grad.data != nullptr) {
-      all.push_back({parameter.grad, "the gradient", &parameter.name});
-    }
+  for (const auto& [name, shape, value, grad] : parameters) {
+    all.push_back({value, Owner::kParameter, "the value of '" + name + "'"});
+    all.push_back({grad, Owner::kParameter, "the gradient of '" + name + "'"});
   }
+  for (const auto& [name, value] : options.buffers) {
+    all.push_back({value, Owner::kModelBuffer, "the buffer '" + name + "'"});
+  }
+  all.push_back({options.flat_gradients, Owner::kAllGradients, "flat_gradients"});
+  std::erase_if(all, [](const Memory& each) {
+    return each.buffer.data == nullptr || each.buffer.count == 0;
+  });
   std::ranges::stable_sort(all, std::less<void*>(), [](const Memory& m) { return m.buffer.data; });
-  const auto twice = std::ranges::adjacent_find(
-      all, [](const Memory& a, const Memory& b) { return overlap(a.buffer, b.buffer); });
-  if (twice == all.end()) return;
-  throw std::invalid_argument(
-      "[ddp] " + describe(*twice) + " and " + describe(*std::next(twice)) +
-      " are in the same memory; give a parameter that several layers share once, and mark it "
-      "ready after its last use");
+  return all;
+}
+
+const std::byte* end_of(const Memory& memory) {
+  return static_cast<const std::byte*>(memory.buffer.data) + memory.buffer.size_bytes();
+}
+
+[[noreturn]] void refuse_overlap(const Memory& first, const Memory& second) {
+  const bool is_tied = first.owner == Owner::kParameter && second.owner == Owner::kParameter;
+  throw std::invalid_argument("[ddp] " + first.use + " and " + second.use +
+                              " are in the same memory" +
+                              (is_tied ? "; give a parameter that several layers share once, and "
+                                         "mark it ready after its last use"
+                                       : ""));
+}
+
+// Memory used twice would be reduced twice, and stepped twice by the optimizer. Buffers of the
+// model may share memory with each other: they are only broadcast.
+void check_disjoint(const std::vector<Parameter>& parameters, const DdpOptions& options) {
+  const Memory* last_buffer = nullptr;  // what reaches furthest so far
+  const Memory* last_other = nullptr;
+  const std::vector<Memory> all = memory_of(parameters, options);
+  for (const Memory& each : all) {
+    const bool is_buffer = each.owner == Owner::kModelBuffer;
+    for (const Memory* before : {last_other, is_buffer ? nullptr : last_buffer}) {
+      if (before != nullptr && overlap(before->buffer, each.buffer)) refuse_overlap(*before, each);
+    }
+    const Memory*& last = is_buffer ? last_buffer : last_other;
+    if (last == nullptr || end_of(*last) < end_of(each)) last = &each;
+  }
 }
 
 // Messages identify a parameter or buffer by its name alone, so names must be unique.
@@ -125,10 +165,11 @@ std::vector<Parameter> checked(const ProcessGroup& group, std::vector<Parameter>
   }
   if (parameters.empty()) throw std::invalid_argument("[ddp] the model has no parameters");
   for (const Parameter& parameter : parameters) check_parameter(group, parameter);
-  check_disjoint(parameters);
+  for (const ModelBuffer& buffer : options.buffers) check_buffer(group, buffer);
   check_distinct<Parameter>(parameters, "parameters");
   check_distinct<ModelBuffer>(options.buffers, "buffers");
   check_flat_gradients(parameters, options.flat_gradients);
+  check_disjoint(parameters, options);
   return parameters;
 }
 

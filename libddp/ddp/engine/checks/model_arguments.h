@@ -10,9 +10,9 @@
 namespace ddp {
 
 // Returns the parameters. Throws std::invalid_argument unless their values and gradients match
-// their shapes, are on the group's device and do not share memory, names are unique among
-// parameters and among buffers, DdpOptions::flat_gradients, if given, fits, and fingerprint_every
-// is not negative.
+// their shapes, all memory is on the group's device and has one use (but for buffers), names are
+// unique among parameters and among buffers, DdpOptions::flat_gradients, if given, fits, and
+// fingerprint_every is not negative.
 [[nodiscard]] std::vector<Parameter> checked(const ProcessGroup& group,
                                              std::vector<Parameter> parameters,
                                              const DdpOptions& options);

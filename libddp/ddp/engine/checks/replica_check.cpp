@@ -52,7 +52,7 @@ void ReplicaCheck::end_step(Stream consumer) {
 
 void ReplicaCheck::check() {
   if (control_.complete_ledger().replicas_agree()) return;
-  throw MismatchError("[ddp] replicas have diverged: " + difference());
+  throw MismatchError("[ddp] " + difference());
 }
 
 void ReplicaCheck::take_parameters(std::uint64_t step, Stream stream) {
@@ -76,7 +76,7 @@ std::span<const std::uint64_t> ReplicaCheck::own() {
 }
 
 std::uint64_t ReplicaCheck::combined() {
-  std::uint64_t result = 0;
+  std::uint64_t result = steps_before_;
   for (const std::uint64_t each : own()) {
     result = (std::rotl(result, 23) ^ each) * 0x9e3779b97f4a7c15U;
   }
@@ -89,25 +89,34 @@ std::string ReplicaCheck::name(std::size_t i) const {
 }
 
 std::string ReplicaCheck::difference() {
-  const std::size_t count = own().size();
-  const std::vector<std::int64_t> mine(own().begin(), own().end());
+  std::vector<std::int64_t> mine{static_cast<std::int64_t>(steps_before_)};
+  mine.insert(mine.end(), own().begin(), own().end());
   const std::vector<std::int64_t> all = all_gather_on_host(group_, mine);
-  for (std::size_t i = 0; i < count; ++i) {
+  for (std::size_t i = 0; i < mine.size(); ++i) {
     std::vector<std::uint64_t> by_rank;
-    for (std::size_t at = i; at < all.size(); at += count) {
+    for (std::size_t at = i; at < all.size(); at += mine.size()) {
       by_rank.push_back(static_cast<std::uint64_t>(all[at]));
     }
-    if (std::ranges::adjacent_find(by_rank, std::ranges::not_equal_to()) != by_rank.end()) {
-      return describe(i, by_rank);
-    }
+    const auto differs = std::ranges::adjacent_find(by_rank, std::ranges::not_equal_to());
+    if (differs == by_rank.end()) continue;
+    return i == 0 ? describe_beginnings(by_rank) : describe(i - 1, by_rank);
   }
-  return "step " + std::to_string(taken_in_) + ": fingerprints differ";
+  return "replicas have diverged: step " + std::to_string(taken_in_) + ": fingerprints differ";
+}
+
+std::string ReplicaCheck::describe_beginnings(std::span<const std::uint64_t> by_rank) const {
+  const GroupNames& names = group_.state().names;
+  const auto other =
+      std::ranges::find_if(by_rank, [&](std::uint64_t n) { return n != by_rank[0]; });
+  return fmt::format(
+      "ranks go on after different numbers of steps (continue_after): {} after {}, {} after {}",
+      names.rank(0), by_rank[0], names.rank(static_cast<int>(other - by_rank.begin())), *other);
 }
 
 std::string ReplicaCheck::describe(std::size_t i, std::span<const std::uint64_t> by_rank) const {
   const std::uint64_t usual = most_common(by_rank);
   const GroupNames& names = group_.state().names;
-  std::string text = fmt::format("step {}: {} of ", taken_in_, name(i));
+  std::string text = fmt::format("replicas have diverged: step {}: {} of ", taken_in_, name(i));
   const char* separator = "";
   for (std::size_t rank = 0; rank < by_rank.size(); ++rank) {
     if (by_rank[rank] == usual) continue;

@@ -57,6 +57,7 @@ class ReplicaCheck {
   [[nodiscard]] std::string name(std::size_t i) const;
   [[nodiscard]] std::span<const std::uint64_t> own();
   [[nodiscard]] std::string describe(std::size_t i, std::span<const std::uint64_t> by_rank) const;
+  [[nodiscard]] std::string describe_beginnings(std::span<const std::uint64_t> by_rank) const;
 
   ProcessGroup& group_;
   ControlVector& control_;

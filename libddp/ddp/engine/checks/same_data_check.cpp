@@ -13,28 +13,44 @@
 namespace ddp {
 namespace {
 
-constexpr std::size_t kMaxElements = 4096;  // enough to tell samples apart
+constexpr std::size_t kMaxElements = 4096;  // of a bucket; enough to tell samples apart
 
 }  // namespace
 
-SameDataCheck::SameDataCheck(ProcessGroup& group)
-    : names_(group.state().names), fingerprint_(group, 1, DType::kInt64) {}
-
-void SameDataCheck::take(const Buffer& bucket, Stream stream) {
-  const Buffer part = bucket.slice(0, std::min(bucket.count, kMaxElements));
-  if (!of_zeros_) {
-    std::vector<std::byte> zeros(part.size_bytes());
-    cpu::fingerprint({zeros.data(), part.count, part.dtype, kCpuDevice}, &of_zeros_.emplace());
+SameDataCheck::SameDataCheck(ProcessGroup& group, const Reducer& reducer)
+    : reducer_(reducer),
+      names_(group.state().names),
+      fingerprints_(group, reducer.layout().buckets.size(), DType::kInt64) {
+  std::vector<double> zeros(kMaxElements);  // whatever the dtype
+  for (std::size_t b = 0; b < reducer.layout().buckets.size(); ++b) {
+    const Buffer part = compared_part(b);
+    cpu::fingerprint({zeros.data(), part.count, part.dtype, kCpuDevice}, &of_zeros_.emplace_back());
   }
-  ddp::fingerprint(part, static_cast<std::uint64_t*>(fingerprint_.buffer().data), stream);
-  fingerprint_.download(stream);
+}
+
+Buffer SameDataCheck::compared_part(std::size_t b) const {
+  const Buffer bucket = reducer_.bucket(b);
+  return bucket.slice(0, std::min(bucket.count, kMaxElements));
+}
+
+void SameDataCheck::take(std::size_t b, Stream stream) {
+  auto* fingerprints = static_cast<std::uint64_t*>(fingerprints_.buffer().data);
+  ddp::fingerprint(compared_part(b), fingerprints + b, stream);
+  is_taken_ = true;
+}
+
+void SameDataCheck::end_step(Stream stream) {
+  if (!std::exchange(is_taken_, false)) return;
+  fingerprints_.download(stream);
   is_pending_ = true;
 }
 
 std::uint64_t SameDataCheck::fingerprint() {
   if (std::exchange(is_pending_, false)) {
-    const std::uint64_t own = *static_cast<const std::uint64_t*>(fingerprint_.arrived());
-    own_ = std::rotl(own_, 1) ^ (own == of_zeros_ ? 0 : own);
+    const auto* arrived = static_cast<const std::uint64_t*>(fingerprints_.arrived());
+    for (std::size_t b = 0; b < of_zeros_.size(); ++b) {
+      own_ = std::rotl(own_, 1) ^ (arrived[b] == of_zeros_[b] ? 0 : arrived[b]);
+    }
     ++taken_;
   }
   return taken_ == kSteps ? own_ : 0;
@@ -53,8 +69,7 @@ std::string SameDataCheck::warning(const ControlLedger& arrived) {
     if (ranks.size() < 2) continue;
     return "[ddp] " + names_.ranks(ranks) +
            " had exactly the same gradients in the first two steps: do they read the same samples? "
-           "A "
-           "sampler needs to be told the rank and the number of ranks";
+           "A sampler needs to be told the rank and the number of ranks";
   }
   return "";
 }

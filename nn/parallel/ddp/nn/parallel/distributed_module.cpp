@@ -128,6 +128,7 @@ void DistributedModule::check_part(int rank, int world_size) const {
 
 Variable DistributedModule::forward(Tape& tape, const Variable& input) {
   if (module_.is_training()) engine_.begin_forward(context_.stream());
+  has_begun_forward_ = module_.is_training();
   return module_.forward(tape, input);
 }
 
@@ -144,6 +145,10 @@ void DistributedModule::backward(Tape& tape, const Variable& loss, const StepOpt
   // Without samples there may be no forward pass either.
   const bool has_backward = step.samples > 0 || !loss.is_constant();
   if (has_backward) tape.check_loss(loss);
+  const bool had_forward = std::exchange(has_begun_forward_, false);
+  if (!has_backward && !had_forward && module_.is_training()) {
+    engine_.begin_forward(context_.stream());  // as the other ranks have done
+  }
   clipped_.reset();
   loss_scale_ = scaler_ == nullptr ? 1 : scaler_->scale();
   const double factor = engine_.begin_step(step) * loss_scale_;

@@ -155,6 +155,7 @@ class DistributedModule final : public Module, public GradientOwner {
   bool may_be_unused_;
   bool skips_non_finite_;
   bool is_reduced_ = false;                          // whether the current gradients are reduced
+  bool has_begun_forward_ = false;                   // since the last backward()
   std::vector<std::pair<std::size_t, bool>> votes_;  // for the next backward()
   GradScaler* scaler_ = nullptr;
   double loss_scale_ = 1;               // of the current gradients
