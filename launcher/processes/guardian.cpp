@@ -48,6 +48,14 @@ void stop_this_process() {
   ::pthread_sigmask(SIG_BLOCK, &set, nullptr);
 }
 
+// A scheduler may stop and continue all processes of a job.
+constexpr Timeout kStopPatience{1000};
+
+void say(const std::string& sentence) {
+  // Errors are ignored, since there is nobody to report them to.
+  static_cast<void>(write_all(STDERR_FILENO, "ddp-launch: " + sentence + "\n"));
+}
+
 class Guardian {
  public:
   Guardian(pid_t agent, SignalReader& signals, std::vector<pid_t> foreign)
@@ -56,11 +64,12 @@ class Guardian {
   // Returns the agent's wait status.
   int wait_for_agent() {
     while (!status_) {
-      wait_for_signal(std::nullopt);
+      wait_for_signal(complaint_);
       while (const auto signal_number = signals_.next()) {
         handle(*signal_number);
       }
       reap();
+      if (complaint_ && complaint_->passed()) complain();
     }
     return *status_;
   }
@@ -82,7 +91,17 @@ class Guardian {
  private:
   void handle(int signal_number) const {
     if (signal_number == SIGTSTP) return suspend();
-    if (signal_number != SIGCHLD) pass_on(signal_number, agent_);
+    if (signal_number == SIGCHLD) return;
+    pass_on(signal_number, agent_);
+    ::kill(agent_, SIGCONT);  // it must hear of it
+  }
+
+  // Nobody else watches the job meanwhile.
+  void complain() {
+    complaint_.reset();
+    const auto agent = read_process(agent_);
+    if (!agent || !agent->is_stopped()) return;
+    say(fmt::format("the agent (pid {0}) is stopped: kill -CONT {0} continues it", agent_));
   }
 
   // Suspends the workers until SIGCONT. The agent keeps running: it tells the other nodes that this
@@ -107,8 +126,12 @@ class Guardian {
   void reap() {
     for (;;) {
       int status = 0;
-      const pid_t pid = ::waitpid(-1, &status, WNOHANG);
-      if (pid == agent_) status_ = status;
+      const pid_t pid = ::waitpid(-1, &status, WNOHANG | WUNTRACED);
+      if (pid == agent_ && WIFSTOPPED(status)) {
+        complaint_ = Deadline::after(kStopPatience);
+      } else if (pid == agent_) {
+        status_ = status;
+      }
       has_children_ = pid >= 0 || errno != ECHILD;
       if (pid <= 0) return;
     }
@@ -118,13 +141,9 @@ class Guardian {
   SignalReader& signals_;
   std::vector<pid_t> foreign_;
   std::optional<int> status_;
+  std::optional<Deadline> complaint_;  // if the agent is still stopped then
   bool has_children_ = true;
 };
-
-void say(const std::string& sentence) {
-  // Errors are ignored, since there is nobody to report them to.
-  static_cast<void>(write_all(STDERR_FILENO, "ddp-launch: " + sentence + "\n"));
-}
 
 // 0 without /proc, or if argv was moved; the command line then stays as it is.
 std::size_t command_line_size() {

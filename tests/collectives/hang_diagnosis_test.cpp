@@ -58,6 +58,16 @@ TEST_CASE("the step that waits is named, since what was last seen may be steps b
                              "in step 90"));
 }
 
+TEST_CASE("what was last seen of a rank that tells nothing any more has its age", "[hang]") {
+  std::vector<Witness> members = witnesses({7, 7, 6});
+  members[2].state = ProcessState::kStopped;
+  members[2].told_before = 10800ms;
+  CHECK_THAT(diagnose(hang(), members),
+             Catch::Contains("is stopped (SIGSTOP) and has not joined") &&
+                 Catch::EndsWith("; last seen in step 50, outside the library, 10.8 s ago; 2 ranks "
+                                 "waiting 10.0 s"));
+}
+
 TEST_CASE("only the ranks that are furthest behind are blamed", "[hang]") {
   const std::string text = diagnose(hang(), witnesses({7, 6, 5, 5}));
   CHECK_THAT(text, Catch::StartsWith("rank 2 (node, pid 102, cpu) has not joined"));

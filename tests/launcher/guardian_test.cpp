@@ -67,6 +67,20 @@ TEST_CASE("a Ctrl-C that a scheduler sends to every process counts once", "[guar
   CHECK(child.wait(kStopBound) == 128 + SIGINT);
 }
 
+TEST_CASE("an agent that is stopped is named, and does not keep the job from being stopped",
+          "[guardian]") {
+  ChildProcess child(
+      shell({"-n", "1"}, "echo agent=$PPID. pid=$$. >&2; while :; do sleep 0.01; done"));
+  const std::vector<pid_t> pids = wait_for_pids(child, 1);
+  const pid_t agent = pids_in(child.err(), "agent").at(0);
+  ::kill(agent, SIGSTOP);
+  child.wait_for_output("ddp-launch: the agent (pid " + std::to_string(agent) +
+                        ") is stopped: kill -CONT " + std::to_string(agent) + " continues it\n");
+  child.send_signal(SIGINT);
+  CHECK(child.wait(kStopBound) == 128 + SIGINT);
+  check_all_gone(pids);
+}
+
 TEST_CASE("a scheduler's SIGTERM leaves more time than a Ctrl-C", "[guardian]") {
   ChildProcess child(shell({"-n", "2"},
                            "trap 'sleep 3.5; echo saved $RANK >&2; exit 0' TERM; "

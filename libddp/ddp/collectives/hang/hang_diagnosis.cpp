@@ -116,8 +116,10 @@ std::string blame(const Culprits& culprits, const Hang& hang, const std::string&
   const Witness& first = *culprits.front();
   const std::string who =
       first.progress ? to_string(first.progress->who) : fmt::format("rank {}", first.rank);
-  const std::string seen =
+  std::string seen =
       first.progress ? last_seen(*first.progress) : "it has not reported anything yet";
+  if (first.told_before > Timeout(0))
+    seen += fmt::format(", {:.1f} s ago", seconds(first.told_before));
   return fmt::format("{} {}{}; {}; {}", who, condition(hang, first), the_same_holds(culprits), seen,
                      waits);
 }

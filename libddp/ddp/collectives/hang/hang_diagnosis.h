@@ -37,7 +37,8 @@ struct Witness {
   int rank = 0;                               // rank in the job
   std::optional<RankProgress> progress = {};  // empty: has published nothing yet
   ProcessState state = ProcessState::kUnknown;
-  Timeout silence{};  // since its heartbeat stopped, if it should have moved; else 0
+  Timeout silence{};      // since its heartbeat stopped, if it should have moved; else 0
+  Timeout told_before{};  // how old `progress` is, if the rank tells nothing any more; else 0
 };
 
 // `members` are the group's ranks in order. Blames a process that is stopped; if there is none, the

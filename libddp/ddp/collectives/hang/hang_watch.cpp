@@ -2,6 +2,7 @@
 #include "ddp/collectives/hang/hang_watch.h"
 
 #include <algorithm>
+#include <chrono>
 #include <set>
 #include <utility>
 
@@ -14,6 +15,10 @@ namespace {
 constexpr const char* kDiagnosis = "hang/diagnosis";
 
 std::string progress_key(int rank) { return "progress/" + std::to_string(rank); }
+
+Timeout wall_clock() {
+  return std::chrono::duration_cast<Timeout>(std::chrono::system_clock::now().time_since_epoch());
+}
 
 // The first line of a published diagnosis, by which readers recognise the collective it is about.
 std::string subject(const Hang& hang) { return hang.group + " " + hang.operation + "\n"; }
@@ -142,6 +147,7 @@ std::optional<Hang> HangWatch::find_hang(Watched& watched, const Group& group) c
 
 void HangWatch::publish(const std::vector<Group>& groups) {
   ++progress_.heartbeat;
+  progress_.time_ms = wall_clock().count();
   progress_.is_inside = false;
   progress_.step = 0;
   progress_.is_in_step = false;
@@ -195,6 +201,10 @@ Witness HangWatch::question(int rank) {
   LifeSign& life = life_signs_.try_emplace(rank, 2 * options_.period).first->second;
   const Timeout silence = life.silence(witness.progress->heartbeat);
   if (silence > 3 * options_.period) witness.silence = silence;
+  const bool lives = witness.state != ProcessState::kStopped &&
+                     witness.state != ProcessState::kEnded && witness.silence == Timeout(0);
+  const Timeout age = wall_clock() - Timeout(witness.progress->time_ms);
+  if (!lives) witness.told_before = std::max(age, witness.silence);
   return witness;
 }
 

@@ -15,8 +15,8 @@ const GroupProgress* RankProgress::find(const std::string& group) const {
 
 std::string serialize(const RankProgress& progress) {
   FieldWriter fields;
-  fields << progress.who << progress.heartbeat << progress.step << progress.is_in_step
-         << progress.is_inside;
+  fields << progress.who << progress.heartbeat << progress.time_ms << progress.step
+         << progress.is_in_step << progress.is_inside;
   for (const GroupProgress& group : progress.groups) {
     fields << group.collectives << group.name << group.waits_for;
   }
@@ -26,8 +26,8 @@ std::string serialize(const RankProgress& progress) {
 RankProgress parse_rank_progress(const std::string& text) {
   FieldReader fields(text);
   RankProgress progress;
-  fields >> progress.who >> progress.heartbeat >> progress.step >> progress.is_in_step >>
-      progress.is_inside;
+  fields >> progress.who >> progress.heartbeat >> progress.time_ms >> progress.step >>
+      progress.is_in_step >> progress.is_inside;
   while (fields && fields.has_more()) {
     GroupProgress& group = progress.groups.emplace_back();
     fields >> group.collectives >> group.name >> group.waits_for;

@@ -2,7 +2,7 @@
 //
 // What a rank publishes about itself, about once a second and in one value of the store:
 //
-//   progress := identity  heartbeat LF step LF is_in_step LF is_inside LF  group*
+//   progress := identity  heartbeat LF time LF step LF is_in_step LF is_inside LF  group*
 //   group    := collectives LF name LF waits_for LF
 #pragma once
 
@@ -23,7 +23,8 @@ struct GroupProgress {
 struct RankProgress {
   RankIdentity who;
   std::uint64_t heartbeat = 0;
-  std::uint64_t step = 0;  // 0: none has begun
+  std::int64_t time_ms = 0;  // when this was published, by the host's clock since 1970
+  std::uint64_t step = 0;    // 0: none has begun
   bool is_in_step = false;
   bool is_inside = false;  // the library
   std::vector<GroupProgress> groups = {};
