@@ -87,8 +87,13 @@ void check_output() {
   throw FileError("cannot write to standard output");
 }
 
+int fail(const std::exception& error, int exit_code) {
+  std::fprintf(stderr, "generate: %s\n", describe(error).c_str());
+  return exit_code;
+}
+
 void generate(const cxxopts::ParseResult& flags) {
-  const auto prompt = flags["prompt"].as<std::string>();
+  const auto prompt = flags.count("prompt") > 0 ? flags["prompt"].as<std::string>() : "\n";
   const auto length = number_flag<std::uint64_t>(flags, "length");
   const auto seed = number_flag<std::uint64_t>(flags, "seed");
   const auto temperature = number_flag<double>(flags, "temperature");
@@ -126,7 +131,7 @@ int main(int argc, char** argv) {
     add("model", "as it was for train", cxxopts::value<std::string>(), "NAME");
     add("weights", "what train --save wrote, or a checkpoint of train",
         cxxopts::value<std::string>(), "FILE.safetensors");
-    add("prompt", "the beginning", cxxopts::value<std::string>()->default_value("\n"), "TEXT");
+    add("prompt", "the beginning (default: a line break)", cxxopts::value<std::string>(), "TEXT");
     add("length", "bytes to add", cxxopts::value<std::string>()->default_value("500"), "N");
     add("temperature", "0: always the likeliest byte; 1: as likely as the model says",
         cxxopts::value<std::string>()->default_value("0.8"), "F");
@@ -135,16 +140,21 @@ int main(int argc, char** argv) {
     const cxxopts::ParseResult parsed = parser.parse(argc, argv);
     if (parsed.count("help") > 0) {
       std::fputs(parser.help().c_str(), stdout);
-    } else if (parsed.count("model") == 0 || parsed.count("weights") == 0) {
-      std::fputs(parser.help().c_str(), stderr);
-      return 2;
     } else {
+      for (const char* flag : {"model", "weights"}) {
+        if (parsed.count(flag) > 0) continue;
+        throw std::invalid_argument("--" + std::string(flag) +
+                                    " is missing (--help lists the flags)");
+      }
       generate(parsed);
     }
     check_output();
     return 0;
+  } catch (const std::invalid_argument& error) {
+    return fail(error, 2);
+  } catch (const cxxopts::exceptions::exception& error) {
+    return fail(error, 2);
   } catch (const std::exception& error) {
-    std::fprintf(stderr, "generate: %s\n", describe(error).c_str());
-    return 1;
+    return fail(error, 1);
   }
 }

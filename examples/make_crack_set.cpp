@@ -145,6 +145,11 @@ void make_set(const std::filesystem::path& out, std::uint64_t count, std::int64_
               static_cast<long long>(side), out.c_str());
 }
 
+int fail(const std::exception& error, int exit_code) {
+  std::fprintf(stderr, "make_crack_set: %s\n", ddp::describe(error).c_str());
+  return exit_code;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -158,9 +163,12 @@ int main(int argc, char** argv) {
         cxxopts::value<std::string>()->default_value("0"), "N");
     add("help", "show this text");
     const cxxopts::ParseResult parsed = parser.parse(argc, argv);
-    if (parsed.count("help") > 0 || parsed.count("out") == 0) {
-      std::fputs(parser.help().c_str(), parsed.count("help") > 0 ? stdout : stderr);
-      return parsed.count("help") > 0 ? 0 : 2;
+    if (parsed.count("help") > 0) {
+      std::fputs(parser.help().c_str(), stdout);
+      return 0;
+    }
+    if (parsed.count("out") == 0) {
+      throw std::invalid_argument("--out is missing (--help lists the flags)");
     }
     const auto count = number_flag<std::uint64_t>(parsed, "count");
     const auto side = number_flag<std::int64_t>(parsed, "size");
@@ -169,8 +177,11 @@ int main(int argc, char** argv) {
     if (side < 8 || side > 4096) throw std::invalid_argument("--size must be between 8 and 4096");
     make_set(parsed["out"].as<std::string>(), count, side, seed);
     return 0;
+  } catch (const std::invalid_argument& error) {
+    return fail(error, 2);
+  } catch (const cxxopts::exceptions::exception& error) {
+    return fail(error, 2);
   } catch (const std::exception& error) {
-    std::fprintf(stderr, "make_crack_set: %s\n", ddp::describe(error).c_str());
-    return 1;
+    return fail(error, 1);
   }
 }

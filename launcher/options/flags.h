@@ -4,6 +4,7 @@
 // comes before any option parser, which would consume the worker's flags.
 #pragma once
 
+#include <cstddef>
 #include <span>
 #include <string>
 #include <string_view>
@@ -60,6 +61,8 @@ class UnknownFlag : public LaunchError {
 // nearest one, and LaunchError for an ambiguous abbreviation, naming the candidates, and for a flag
 // without its value, which a known flag or "--" cannot be, unless written as "--flag=value".
 [[nodiscard]] CommandLine cut_at_program(std::span<const std::string> args);
+
+[[nodiscard]] std::size_t edit_distance(std::string_view a, std::string_view b);
 
 // The flag with the smallest edit distance; if none is close, the only one that `name` without its
 // last letter abbreviates, as "nprocs" does; else nullptr.

@@ -47,14 +47,6 @@ cxxopts::Options help_formatter() {
   return parser;
 }
 
-std::string variable_of(const Flag& flag) {
-  std::string name = "PET_";
-  for (const char* c = flag.name; *c != '\0'; ++c) {
-    name += static_cast<char>(std::toupper(static_cast<unsigned char>(*c)));
-  }
-  return name;
-}
-
 std::optional<FlagValue> value_of(const Flag& flag, const std::vector<GivenFlag>& on_command_line,
                                   const WorkerEnv::Lookup& environment) {
   for (const GivenFlag& given : std::views::reverse(on_command_line)) {
@@ -67,6 +59,14 @@ std::optional<FlagValue> value_of(const Flag& flag, const std::vector<GivenFlag>
 }
 
 }  // namespace
+
+std::string variable_of(const Flag& flag) {
+  std::string name = "PET_";
+  for (const char* c = flag.name; *c != '\0'; ++c) {
+    name += static_cast<char>(std::toupper(static_cast<unsigned char>(*c)));
+  }
+  return name;
+}
 
 std::vector<GivenFlag> given_flags(const std::vector<GivenFlag>& on_command_line,
                                    const WorkerEnv::Lookup& environment) {

@@ -14,6 +14,9 @@ namespace ddp::launcher {
 [[nodiscard]] std::vector<GivenFlag> given_flags(const std::vector<GivenFlag>& on_command_line,
                                                  const WorkerEnv::Lookup& environment);
 
+// "PET_NNODES": the variable that sets the flag's default.
+[[nodiscard]] std::string variable_of(const Flag& flag);
+
 [[nodiscard]] std::string help_text();
 
 }  // namespace ddp::launcher

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <iterator>
 #include <optional>
 #include <utility>
 
@@ -16,6 +17,7 @@
 #include "launcher/launch_error.h"
 #include "launcher/options/command.h"
 #include "launcher/options/fellow_launchers.h"
+#include "launcher/options/likely_mistakes.h"
 #include "launcher/output/log_route.h"
 #include "launcher/placement/placement.h"
 #include "launcher/placement/worker_count.h"
@@ -120,10 +122,12 @@ JobPlan plan_job(const Options& options) {
   plan.remarks = std::move(placements.remarks);
   for (const std::string& remark :
        {chosen, count.remark, std::string(options.placement.oversubscribe ? kSharingRemark : ""),
-        remark_on_unused_nodes(options.nodes, ::getenv),
+        remark_on_flag_behind_program(options), remark_on_unused_nodes(options.nodes, ::getenv),
         remark_on_bound_launcher(count.workers, machine.allowed_cpus, ::getenv)}) {
     if (!remark.empty()) plan.remarks.push_back(remark);
   }
+  std::ranges::move(remarks_on_variables(plan.workers.environment),
+                    std::back_inserter(plan.remarks));
   return plan;
 }
 

@@ -111,11 +111,16 @@ TEST_CASE("metrics are JSON lines in the order given", "[io][metrics]") {
 TEST_CASE("metrics can be read while they are written, and appended to", "[io][metrics]") {
   const TemporaryDirectory directory;
   const fs::path path = directory / "metrics.jsonl";
-  ddp::MetricsWriter writer(path);
-  writer.write("step", {{"step", 1}});
-  CHECK(bytes_of(path) == "{\"event\":\"step\",\"step\":1}\n");
-  ddp::MetricsWriter(path, ddp::TextFileMode::kAppend).write("epoch", {});
-  CHECK(bytes_of(path) == "{\"event\":\"step\",\"step\":1}\n{\"event\":\"epoch\"}\n");
+  {
+    ddp::MetricsWriter writer(path);
+    writer.write("step", {{"step", 1}});
+    CHECK(bytes_of(path) == "{\"event\":\"step\",\"step\":1}\n");
+    ddp::MetricsWriter(path, ddp::TextFileMode::kAppend).write("epoch", {});
+    CHECK(bytes_of(path) == "{\"event\":\"step\",\"step\":1}\n{\"event\":\"epoch\"}\n");
+    CHECK_THAT(error_of([&] { const ddp::MetricsWriter second(path); }),
+               Contains("another process is writing this file"));
+    CHECK(bytes_of(path) == "{\"event\":\"step\",\"step\":1}\n{\"event\":\"epoch\"}\n");
+  }
   const ddp::MetricsWriter truncated(path);
   CHECK(bytes_of(path).empty());
 }

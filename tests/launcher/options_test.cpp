@@ -7,6 +7,7 @@
 #include "launcher/options/command.h"
 #include "launcher/options/flags.h"
 #include "launcher/options/given_flags.h"
+#include "launcher/options/likely_mistakes.h"
 #include "launcher/options/options.h"
 #include "support/files.h"
 #include "support/run_ranks.h"
@@ -348,4 +349,32 @@ TEST_CASE("a local rank is passed before the worker's own arguments", "[command]
   };
   CHECK(argv(true) == Strings{"sh", "--local-rank=3", "-c"});
   CHECK(argv(false) == Strings{"sh", "-c"});
+}
+
+TEST_CASE("a variable that nobody reads is remarked on if its name is close to one that counts",
+          "[options]") {
+  const auto remarks = [](const Strings& environment) { return remarks_on_variables(environment); };
+  CHECK(remarks({"DDP_LOGLEVEL=info"}) ==
+        Strings{"nothing reads the variable DDP_LOGLEVEL; did you mean DDP_LOG_LEVEL?"});
+  CHECK(remarks({"PET_NPROC=2", "DDP_TIME_OUT=5"}) ==
+        Strings{"nothing reads the variable PET_NPROC; did you mean PET_NPROC_PER_NODE?",
+                "nothing reads the variable DDP_TIME_OUT; did you mean DDP_TIMEOUT?"});
+  CHECK(remarks({"DDP_TIMEOUT=5", "PET_NNODES=2", "PET_MASTER_ADDR=a", "DDP_MY_OWN=1", "TIMEOUT=1",
+                 "PET_OF_MINE=cat", "DDP_OVERSUBSCRIBE=1", "DDP_CHECK=1"})
+            .empty());
+}
+
+TEST_CASE("a launcher's flag behind the program is remarked on where one worker starts",
+          "[options]") {
+  const auto remark = [](const Strings& args) {
+    return remark_on_flag_behind_program(parse(args));
+  };
+  CHECK(
+      remark({"train", "-n", "2"}) ==
+      "one worker starts, and -n is train's own flag; ddp-launch's flags stand before the program");
+  CHECK_THAT(remark({"train", "--nproc_per_node=2"}),
+             Contains("--nproc_per_node=2 is train's own"));
+  CHECK(remark({"-n", "2", "train", "-n", "2"}).empty());
+  CHECK(remark({"train", "-n", "name"}).empty());
+  CHECK(remark({"train", "--epochs", "2"}).empty());
 }

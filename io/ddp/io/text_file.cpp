@@ -3,6 +3,8 @@
 
 #include <fcntl.h>
 #include <pthread.h>
+#include <sys/file.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <csignal>
@@ -50,13 +52,23 @@ std::string why_not_open(int error) {
 
 TextFile::TextFile(std::string origin, std::filesystem::path path, TextFileMode mode)
     : origin_("[" + std::move(origin) + "] "), path_(std::move(path)) {
-  const int truncate = mode == TextFileMode::kTruncate ? O_TRUNC : 0;
   constexpr int kFlags = O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC;
-  fd_ = FileDescriptor(::open(path_.c_str(), kFlags | O_NONBLOCK | truncate, 0666));
+  fd_ = FileDescriptor(::open(path_.c_str(), kFlags | O_NONBLOCK, 0666));
   if (!fd_.is_open()) {
     throw FileError(origin_ + path_.string() + ": cannot open: " + why_not_open(errno));
   }
   ::fcntl(fd_.get(), F_SETFL, O_APPEND);
+  if (mode == TextFileMode::kTruncate) empty();
+  ::flock(fd_.get(), LOCK_SH | LOCK_NB);  // so that nobody empties it; some file systems cannot
+}
+
+// Not what another job is writing. A pipe or a device has nothing to empty.
+void TextFile::empty() {
+  if (::flock(fd_.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
+    throw FileError(origin_ + path_.string() +
+                    ": another process is writing this file; choose another name");
+  }
+  static_cast<void>(::ftruncate(fd_.get(), 0));
 }
 
 void TextFile::write(std::string_view text) {

@@ -17,13 +17,16 @@ enum class TextFileMode : std::uint8_t { kTruncate, kAppend };
 // wait. Not thread-safe.
 class TextFile {
  public:
-  // `origin` begins the messages: "metrics_writer". Throws FileError that names file and reason.
+  // `origin` begins the messages: "metrics_writer". Throws FileError that names file and reason,
+  // also if the file is to be emptied while another process writes it.
   TextFile(std::string origin, std::filesystem::path path, TextFileMode mode);
 
   void write(std::string_view text);
   [[nodiscard]] bool failed() const { return failed_; }
 
  private:
+  void empty();
+
   std::string origin_;
   std::filesystem::path path_;
   FileDescriptor fd_;

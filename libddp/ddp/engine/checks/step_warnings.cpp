@@ -59,9 +59,9 @@ void StepWarnings::look_for_bad_metric(const ControlLedger& ledger, std::uint64_
   });
   if (bad == metrics.end()) return;
   logging::warning(fmt::format(
-      "[ddp] metric {} is {} in step {}, and the training goes on (DdpOptions::non_finite can "
-      "stop or skip steps whose gradients are not finite)",
-      bad - metrics.begin(), bad->sum, steps));
+      "[ddp] metric {} is {} in step {}; as DdpOptions::non_finite is not set, the engine neither "
+      "stops nor skips steps whose gradients are not finite",
+      bad - metrics.begin(), std::isnan(bad->sum) ? "nan" : "infinite", steps));
   has_told_bad_metric_ = true;
 }
 
