@@ -6,7 +6,8 @@
 //
 //   ddp-launch --nproc_per_node=2 build/bin/bring_your_own_gradients
 //
-// Any number of ranks trains the same model, since the ranks share the global batch.
+// Any number of ranks trains the same model, since the ranks share the global batch. In your own
+// project, link ddp::ddp, ddp::data and ddp::samplers.
 #include <ddp/data/fashion_mnist.h>
 #include <ddp/ddp.h>
 #include <ddp/samplers/exact_sampler.h>
