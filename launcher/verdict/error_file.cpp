@@ -42,6 +42,7 @@ ErrorRecord record_of(const Json& json) {
   if (extra == message.end() || !extra->is_object()) return record;
   record.step = number_of(*extra, "step");
   record.caused_by_peer = text_of(*extra, "caused_by_peer") == "true";
+  record.hang = text_of(*extra, "hang");
   record.tells_cause = extra->contains("caused_by_peer");
   return record;
 }

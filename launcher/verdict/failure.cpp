@@ -21,11 +21,15 @@ OutOfMemory out_of_memory_of(const Json& json) {
 }
 
 Json json_of(const ErrorRecord& record) {
-  return {{"message", record.message}, {"caused_by_peer", record.caused_by_peer}};
+  return {{"message", record.message},
+          {"caused_by_peer", record.caused_by_peer},
+          {"hang", record.hang}};
 }
 
 ErrorRecord error_record_of(const Json& json) {
-  return {.message = json.at("message"), .caused_by_peer = json.at("caused_by_peer")};
+  return {.message = json.at("message"),
+          .caused_by_peer = json.at("caused_by_peer"),
+          .hang = json.at("hang")};
 }
 
 Json json_of(const Finished& finished) {

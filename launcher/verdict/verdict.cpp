@@ -85,6 +85,29 @@ std::string describe(const std::vector<Finished>& finished) {
   return text;
 }
 
+// A rank that has waited in vain only reports the one that did not come, which comes first here.
+std::string describe_hang(const WorkerFailure& failure) {
+  const Ending& first = failure.first;
+  const std::string host = failure.host.empty() ? "" : failure.host + ", ";
+  return fmt::format("{}; so rank {} ({}pid {}) timed out, and {} after {:.1f} s{}",
+                     one_line(first.record->hang), first.rank, host, first.pid,
+                     describe_status(first.status), failure.after.count(),
+                     describe(failure.finished));
+}
+
+std::string describe_failure(const WorkerFailure& failure) {
+  const Ending& first = failure.first;
+  if (first.record && !first.record->hang.empty() && !WIFSIGNALED(first.status)) {
+    return describe_hang(failure);
+  }
+  const std::string host = failure.host.empty() ? "" : failure.host + ", ";
+  const std::string when = failure.when_asked_to_stop ? ", when asked to stop" : "";
+  const std::string step = failure.step ? fmt::format(", in step {}", *failure.step) : "";
+  return fmt::format("rank {} ({}pid {}) {} after {:.1f} s{}{}{}{}", first.rank, host, first.pid,
+                     describe_status(first.status), failure.after.count(), when, step,
+                     describe_why(first), describe(failure.finished));
+}
+
 void show_stderr(Console& console, const WorkerFailure& failure) {
   const int rank = failure.first.rank;
   if (!failure.last_lines.empty() && !failure.lines_are_in_view) {
@@ -119,14 +142,7 @@ Ending first_cause(std::span<const Ending> endings) {
 }
 
 std::string verdict(const WorkerFailure& failure) {
-  const Ending& first = failure.first;
-  const std::string host = failure.host.empty() ? "" : failure.host + ", ";
-  const std::string when = failure.when_asked_to_stop ? ", when asked to stop" : "";
-  const std::string step = failure.step ? fmt::format(", in step {}", *failure.step) : "";
-  const std::string head =
-      fmt::format("rank {} ({}pid {}) {} after {:.1f} s{}{}{}{}", first.rank, host, first.pid,
-                  describe_status(first.status), failure.after.count(), when, step,
-                  describe_why(first), describe(failure.finished));
+  const std::string head = describe_failure(failure);
   if (failure.others == 0) return head;
   return fmt::format("{}; {} other rank{} stopped because of it", head, failure.others,
                      failure.others == 1 ? "" : "s");

@@ -27,6 +27,9 @@ namespace ddp::launcher {
 
 // "rank 3 (host b, pid 4711) was killed by SIGKILL after 12.5 s, in step 457: out of memory (61.0
 // GiB resident, limit 64.0 GiB); 7 other ranks stopped because of it"
+//
+// If the rank has waited in vain for another one: "rank 2 (host a, pid 4712, cpu) has not joined
+// all_reduce #457 (...); ...; so rank 3 (host b, pid 4711) timed out, and exited with code 1 ..."
 [[nodiscard]] std::string verdict(const WorkerFailure& failure);
 [[nodiscard]] std::string verdict(const Failure& failure);
 

@@ -74,6 +74,21 @@ std::optional<WorkerFailure> worker_failure_in(const std::string& text) {
 
 }  // namespace
 
+TEST_CASE("the verdict of a hang begins with the rank that did not come", "[verdict]") {
+  WorkerFailure failure;
+  failure.first = {.rank = 0, .pid = 4711, .status = W_EXITCODE(1, 0)};
+  failure.first.record = {.message = "[shm] rank 0: timed out after 9000 ms: rank 1 is late",
+                          .hang = "rank 1 (b, pid 8, cpu) has not joined barrier #3"};
+  failure.others = 1;
+  failure.after = std::chrono::duration<double>(12.5);
+  failure.host = "a";
+  failure.step = 457;
+  CHECK(verdict(failure) ==
+        "rank 1 (b, pid 8, cpu) has not joined barrier #3; so rank 0 (a, pid 4711) timed out, and "
+        "exited with code 1 after 12.5 s; 1 other rank stopped because of it");
+  CHECK(verdict(std::get<WorkerFailure>(*failure_from_json(to_json(failure)))) == verdict(failure));
+}
+
 TEST_CASE("a failure is serialised as one line of text", "[failure]") {
   const WorkerFailure sent = sample();
   const std::string text = to_json(sent);

@@ -49,6 +49,7 @@ bool contains_peer_error(const std::exception& error) {
 std::string to_json(const ErrorRecord& record, std::time_t timestamp) {
   Json extra = {{"py_callstack", record.message}, {"timestamp", std::to_string(timestamp)}};
   if (record.step) extra["step"] = std::to_string(*record.step);
+  if (!record.hang.empty()) extra["hang"] = record.hang;
   if (record.tells_cause) extra["caused_by_peer"] = record.caused_by_peer ? "true" : "false";
   const Json json = {{"message", {{"message", record.message}, {"extraInfo", extra}}}};
   return json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";

@@ -4,9 +4,9 @@
 // TORCHELASTIC_ERROR_FILE, one line in torchrun's format, so that ddp-launch and torchrun can both
 // quote it:
 //   {"message":{"message":TEXT,"extraInfo":{"py_callstack":TEXT,"timestamp":"1700000000",
-//                                           "step":"457","caused_by_peer":"true"}}}
-// torchrun requires py_callstack and timestamp, and prints the former. step, which may be missing,
-// and caused_by_peer are additions of libddp.
+//                                           "step":"457","caused_by_peer":"true","hang":TEXT}}}
+// torchrun requires py_callstack and timestamp, and prints the former. step and hang, which may be
+// missing, and caused_by_peer are additions of libddp.
 //
 // A process group records the error that breaks it, and init_process_group records why it failed.
 // Programs report errors that neither of them sees by record_error(). If the file cannot be
@@ -27,6 +27,7 @@ struct ErrorRecord {
   std::string message;
   std::optional<std::int64_t> step = std::nullopt;  // the last step that has begun
   bool caused_by_peer = false;                      // a failure on another rank led to this one
+  std::string hang = {};    // for whom this rank has waited until a timeout; else empty
   bool tells_cause = true;  // false in a record of PyTorch, which does not say whether one did
 };
 

@@ -36,12 +36,25 @@ GroupConfig with_defaults(GroupConfig config) {
   return config;
 }
 
+bool is_timeout(const std::exception_ptr& error) {
+  try {
+    if (error) std::rethrow_exception(error);
+  } catch (const TimeoutError&) {
+    return true;
+  } catch (...) {
+  }
+  return false;
+}
+
 std::shared_ptr<FlightRecorder> make_recorder(const GroupConfig& config) {
   const auto report = [group = "group " + config.name + " of " + std::to_string(config.world_size),
                        rank = config.job_rank(config.rank), device = config.device,
                        file = config.error_file](const FlightRecorder& recorder,
                                                  const std::exception_ptr& error) {
-    file.keep({describe(error), last_step(recorder), is_caused_by_peer(error)});
+    file.keep({.message = describe(error),
+               .step = last_step(recorder),
+               .caused_by_peer = is_caused_by_peer(error),
+               .hang = is_timeout(error) ? recorder.hang().diagnosis() : ""});
     const std::string title = to_string(identify_self(rank, device)) + ", " + group + " ranks";
     append_to_events_file(recorder, title, describe(error));
   };
