@@ -210,6 +210,22 @@ TEST_CASE("a metric that is not finite is warned of once, unless such steps are 
   CHECK(warnings(NonFinite::kSkip) == 0);
 }
 
+TEST_CASE("parameters that are not finite any more are warned of once", "[engine][finite]") {
+  const auto warnings = [](NonFinite policy) {
+    const test::StderrCapture captured;
+    run_on_all_backends(2, [&](ProcessGroup& group) {
+      Trainee trainee(group, {.non_finite = policy});
+      for (int step = 1; step <= 16; ++step) {
+        trainee.step(1);
+        if (step == 5) trainee.model.values[1][3] = trainee.model.values[2][0] = kNan;
+      }
+    });
+    return count_lines(captured, "parameter 'fc1.bias' (and 1 more) is not finite before step 8");
+  };
+  CHECK(warnings(NonFinite::kIgnore) == test::backends().size());
+  CHECK(warnings(NonFinite::kSkip) == 0);
+}
+
 TEST_CASE("passes that were never reduced are warned of at the end", "[engine][accumulation]") {
   const test::StderrCapture captured;
   run_on_all_backends(2, [](ProcessGroup& group) {

@@ -33,16 +33,24 @@ ReplicaCheck::ReplicaCheck(ProcessGroup& group, ControlVector& control,
       parameters_(parameters),
       buffers_(options.buffers),
       fingerprints_(group, parameters_.size() + buffers_.size(), DType::kInt64),
-      every_(static_cast<std::uint64_t>(options.fingerprint_every)) {}
+      every_(static_cast<std::uint64_t>(options.fingerprint_every)) {
+  const bool looks = group_.rank() == 0 && options.non_finite == NonFinite::kIgnore;
+  if (looks) finite_.emplace(group_, parameters_);
+}
 
 std::uint64_t ReplicaCheck::begin_step(std::uint64_t step, Stream stream) {
   const bool is_cuda = group_.device().is_cuda();
   if (is_cuda && step > 2 && is_due(step - 2)) check();
-  if (is_cuda && is_due(step - 1)) combined_ = combined();
+  if (is_cuda && is_due(step - 1)) take_results();
   if (!is_due(step)) return combined_;
   take_parameters(step, stream);
-  if (!is_cuda) combined_ = combined();
+  if (!is_cuda) take_results();
   return combined_;
+}
+
+void ReplicaCheck::take_results() {
+  combined_ = combined();
+  if (finite_ && finite_->warn()) finite_.reset();
 }
 
 void ReplicaCheck::end_step(Stream consumer) {
@@ -60,6 +68,7 @@ void ReplicaCheck::take_parameters(std::uint64_t step, Stream stream) {
   if (step == 1 && group_.device().is_cuda()) cu::synchronize_device(group_.device());
   taken_in_ = steps_before_ + step;
   is_reading_ = true;
+  if (finite_) finite_->take(taken_in_, stream);
   auto* results = static_cast<std::uint64_t*>(fingerprints_.buffer().data);
   for (const Parameter& parameter : parameters_) fingerprint(parameter.value, results++, stream);
   fingerprints_.download(stream);

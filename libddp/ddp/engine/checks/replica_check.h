@@ -4,10 +4,12 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 
 #include "ddp/collectives/process_group.h"
+#include "ddp/engine/checks/finite_parameters.h"
 #include "ddp/engine/control_vector.h"
 #include "ddp/engine/ddp_options.h"
 #include "ddp/engine/host_mirror.h"
@@ -19,6 +21,9 @@ namespace ddp {
 // many steps, and in steps 2, 4, 8, ..., so that short trainings are checked, too. Ranks first
 // compare a single number, the hash of all fingerprints, which travels in the control vector. Only
 // if that number differs do they exchange all fingerprints, to name what has diverged.
+//
+// While the parameters are read anyway, rank 0 looks whether they are finite, unless gradients are
+// checked.
 //
 // On CUDA the host does not wait: the fingerprints of one step are sent in the next step's control
 // vector, when the device has finished them, and compared in the step after that, when the vector
@@ -52,6 +57,8 @@ class ReplicaCheck {
   }
   void check();
   void take_parameters(std::uint64_t step, Stream stream);
+  // The results of take_parameters() have arrived.
+  void take_results();
   [[nodiscard]] std::uint64_t combined();
   [[nodiscard]] std::string difference();
   [[nodiscard]] std::string name(std::size_t i) const;
@@ -67,8 +74,9 @@ class ReplicaCheck {
   std::uint64_t every_;
   std::uint64_t steps_before_ = 0;
   std::uint64_t taken_in_ = 0;  // step, as messages number it, in which parameters were last read
-  bool is_reading_ = false;     // the device may still be reading the parameters
-  std::uint64_t combined_ = 0;  // the number that begin_step() returned last
+  std::optional<FiniteParameters> finite_;  // on rank 0, until it has warned
+  bool is_reading_ = false;                 // the device may still be reading the parameters
+  std::uint64_t combined_ = 0;              // the number that begin_step() returned last
 };
 
 }  // namespace ddp
