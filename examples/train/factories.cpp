@@ -77,6 +77,8 @@ ddp::DdpOptions engine_options(const Options& options, const ddp::ProcessGroup& 
   // The report then shows the bandwidth. On CUDA that takes two events for each reduction.
   result.record_times = options.traces.any() || !group.device().is_cuda();
   result.buckets.bucket_bytes_cap = static_cast<std::size_t>(options.bucket_cap_mb * (1 << 20));
+  if (options.compress == ddp::DType::kBFloat16) result.hook = ddp::compress_to_bfloat16;
+  if (options.compress == ddp::DType::kFloat16) result.hook = ddp::compress_to_float16;
   result.non_finite = options.non_finite_gradients();
   result.scan_gradients = result.non_finite == ddp::NonFinite::kStop;  // to name the rank
   return result;

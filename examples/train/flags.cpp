@@ -90,6 +90,8 @@ void add_device(cxxopts::OptionAdder add) {
   add("device", "auto, cpu or cuda", text("auto"), "NAME");
   add("backend", "auto, nccl, shm, tcp or shm+tcp", text("auto"), "NAME");
   add("bucket-cap-mb", "size of a gradient bucket in MiB", text("25"), "F");
+  add("compress", "how gradients travel between ranks: none (as they are), bf16 or fp16",
+      text("none"), "NAME");
 }
 
 void add_output(cxxopts::OptionAdder add) {

@@ -92,7 +92,8 @@ JobDescription Options::describe(int world_size, const Task& task) const {
                        {"dtype", text(ddp::to_string(dtype))},
                        {"tf32", text(float32_precision == ddp::Float32Precision::kTf32)},
                        {"amp", text(ddp::nn::amp_name(amp))},
-                       {"non_finite", non_finite_name(*this)}},
+                       {"non_finite", non_finite_name(*this)},
+                       {"compress", text(ddp::nn::amp_name(compress))}},
           .conduct = {{"max_steps", text(max_steps)},
                       {"checkpoint_dir_or_resume", text(checkpoints.any())},
                       {"trace_or_step_svg", text(traces.any())}}};

@@ -43,6 +43,7 @@ struct Options {
   ddp::Float32Precision float32_precision = ddp::Float32Precision::kIeee;
   std::optional<ddp::DType> amp;  // a 16-bit type for mixed precision
   std::optional<ddp::NonFinite> non_finite;
+  std::optional<ddp::DType> compress;  // a 16-bit type in which gradients travel
   SamplerKind sampler = SamplerKind::kExact;
   bool drop_last = false;
   std::uint64_t seed = 0;

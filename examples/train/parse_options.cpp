@@ -165,6 +165,9 @@ void read_device(const cxxopts::ParseResult& parsed, Options& options) {
                                               {"cuda", ddp::DeviceChoice::kCuda}});
   options.backend = ddp::parse_backend(text(parsed, "backend"));
   options.bucket_cap_mb = number_flag<double>(parsed, "bucket-cap-mb");
+  options.compress = choose<std::optional<ddp::DType>>(
+      parsed, "compress",
+      {{"none", std::nullopt}, {"bf16", ddp::DType::kBFloat16}, {"fp16", ddp::DType::kFloat16}});
 }
 
 void read_output(const cxxopts::ParseResult& parsed, Options& options) {

@@ -409,6 +409,9 @@ TEST_CASE("the advice is about the largest loss", "[statistics]") {
   };
   CHECK_THAT(advice({.data_seconds = 0.003}), Contains("nothing stands out: 97 %"));
   CHECK_THAT(advice({.exposed_seconds = 0.02, .data_seconds = 0.03}), Contains("num_workers"));
+  CHECK(advice_on({.world_size = 2, .steps = 100, .compute_seconds = 5e-4, .data_seconds = 7e-5}) ==
+        "ranks wait 70.0 us for each batch, about as long as it takes to hand one over: larger "
+        "batches make that rarer");
   CHECK_THAT(
       advice({.exposed_seconds = 0.04, .data_seconds = 0.03, .bytes = 1 << 20, .overlap = 0.2}),
       Contains("only 20 % of the communication is hidden"));

@@ -73,6 +73,18 @@ TEST_CASE("two runs with the same seed are bit-identical, and another seed diffe
   CHECK(largest_relative_difference(train(2, flags), train(2, other)) > 1e-3);
 }
 
+TEST_CASE("gradients that travel as 16 bits change a training by their rounding", "[main]") {
+  const Arguments flags = {"--batch-size", "16", "--max-steps", "20"};
+  const Safetensors exact = train(2, flags);
+  for (const char* type : {"bf16", "fp16"}) {
+    CAPTURE(type);
+    const double difference =
+        largest_relative_difference(exact, train(2, flags + Arguments{"--compress", type}));
+    CHECK(difference > 1e-6);
+    CHECK(difference < 0.3);  // of a bias that began with 0
+  }
+}
+
 TEST_CASE("the main job learns, and only rank 0 prints", "[main]") {
   const TemporaryDirectory directory;
   const std::string metrics = directory / "metrics.jsonl";

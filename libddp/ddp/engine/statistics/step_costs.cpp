@@ -23,6 +23,9 @@ constexpr double kMostSteps = 0.8;
 // smaller messages or buckets help nothing.
 constexpr std::size_t kWorthCompressing = 1 << 16;
 
+// Handing over a batch takes about as long, however many threads gather batches.
+constexpr double kHandOverSeconds = 2e-4;
+
 double percent_of_step(const StepCosts& costs, double seconds) {
   return costs.step_seconds() > 0 ? 100 * seconds / costs.step_seconds() : 0;
 }
@@ -162,6 +165,12 @@ std::string advice_on(const StepCosts& costs) {
   }
   if (loss == costs.straggler_seconds) return advice_on_straggler(costs);
   if (loss == costs.exposed_seconds) return advice_on_communication(costs);
+  if (loss < kHandOverSeconds) {
+    return fmt::format(
+        "ranks wait {} for each batch, about as long as it takes to hand one over: larger batches "
+        "make that rarer",
+        duration(loss));
+  }
   return "ranks wait for data: use more loader threads (num_workers), a faster disk, or cheaper "
          "transforms";
 }
