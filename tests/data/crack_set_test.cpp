@@ -43,7 +43,7 @@ Set load(const TemporaryDirectory& directory) {
 TEST_CASE("make_crack_set names the flag whose value is no number", "[data][cracks]") {
   const TemporaryDirectory directory;
   ChildProcess program({DDP_MAKE_CRACK_SET_PATH, "--out", directory.path(), "--count", "x"});
-  CHECK(program.wait() == 1);
+  CHECK(program.wait() == 2);
   CHECK(program.err() == "make_crack_set: --count=x is not a whole number in range\n");
 }
 
@@ -51,7 +51,7 @@ TEST_CASE("make_crack_set does not mix two sets", "[data][cracks]") {
   const TemporaryDirectory directory;
   make_set(directory, "1");
   ChildProcess program({DDP_MAKE_CRACK_SET_PATH, "--out", directory.path(), "--count", "4"});
-  CHECK(program.wait() == 1);
+  CHECK(program.wait() == 2);
   CHECK(program.err() == "make_crack_set: " + (directory / "images").string() +
                              " already has files: remove them, or choose another --out\n");
 }
@@ -84,7 +84,7 @@ TEST_CASE("a crack set without images is refused before anything is written", "[
   const TemporaryDirectory directory;
   const std::filesystem::path out = directory / "set";
   ChildProcess program({DDP_MAKE_CRACK_SET_PATH, "--out", out, "--count", "0"});
-  CHECK(program.wait() == 1);
+  CHECK(program.wait() == 2);
   CHECK_THAT(program.err(), Catch::Contains("--count must be at least 1"));
   CHECK_FALSE(std::filesystem::exists(out));
 }

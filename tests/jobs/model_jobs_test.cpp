@@ -278,7 +278,7 @@ TEST_CASE("a language model that two ranks trained goes on with the text that it
   CHECK(other.wait() == 0);
   CHECK(other.out() != first.out());
   ChildProcess wrong(generate({"--temperature", "-1"}));
-  CHECK(wrong.wait() == 1);
+  CHECK(wrong.wait() == 2);
   CHECK(wrong.err() == "generate: --temperature must not be negative\n");
 }
 
@@ -289,7 +289,7 @@ TEST_CASE("generate refuses what it cannot use, and says what that is", "[models
     ChildProcess program(
         Arguments{DDP_GENERATE_PATH, "--model", "gpt-nano", "--weights", file, "--length", "3"} +
         flags);
-    CHECK(program.wait() == 1);
+    CHECK(program.wait() == 2);
     CHECK(program.out() == "");
     return program.err();
   };

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -58,11 +59,13 @@ TextFile::TextFile(std::string origin, std::filesystem::path path, TextFileMode 
     throw FileError(origin_ + path_.string() + ": cannot open: " + why_not_open(errno));
   }
   ::fcntl(fd_.get(), F_SETFL, O_APPEND);
+  struct stat status {};
+  if (::fstat(fd_.get(), &status) != 0 || !S_ISREG(status.st_mode)) return;
   if (mode == TextFileMode::kTruncate) empty();
   ::flock(fd_.get(), LOCK_SH | LOCK_NB);  // so that nobody empties it; some file systems cannot
 }
 
-// Not what another job is writing. A pipe or a device has nothing to empty.
+// Not what another job is writing.
 void TextFile::empty() {
   if (::flock(fd_.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
     throw FileError(origin_ + path_.string() +
