@@ -85,27 +85,19 @@ std::string describe(const std::vector<Finished>& finished) {
   return text;
 }
 
-// A rank that has waited in vain only reports the one that did not come, which comes first here.
-std::string describe_hang(const WorkerFailure& failure) {
+// A rank that has waited in vain only reports the one that did not come, which comes first then.
+std::string describe_first(const WorkerFailure& failure) {
   const Ending& first = failure.first;
   const std::string host = failure.host.empty() ? "" : failure.host + ", ";
-  return fmt::format("{}; so rank {} ({}pid {}) timed out, and {} after {:.1f} s{}",
-                     one_line(first.record->hang), first.rank, host, first.pid,
-                     describe_status(first.status), failure.after.count(),
-                     describe(failure.finished));
-}
-
-std::string describe_failure(const WorkerFailure& failure) {
-  const Ending& first = failure.first;
+  const std::string who = fmt::format("rank {} ({}pid {})", first.rank, host, first.pid);
+  const std::string how =
+      fmt::format("{} after {:.1f} s{}", describe_status(first.status), failure.after.count(),
+                  failure.when_asked_to_stop ? ", when asked to stop" : "");
   if (first.record && !first.record->hang.empty() && !WIFSIGNALED(first.status)) {
-    return describe_hang(failure);
+    return fmt::format("{}; so {} timed out, and {}", one_line(first.record->hang), who, how);
   }
-  const std::string host = failure.host.empty() ? "" : failure.host + ", ";
-  const std::string when = failure.when_asked_to_stop ? ", when asked to stop" : "";
   const std::string step = failure.step ? fmt::format(", in step {}", *failure.step) : "";
-  return fmt::format("rank {} ({}pid {}) {} after {:.1f} s{}{}{}{}", first.rank, host, first.pid,
-                     describe_status(first.status), failure.after.count(), when, step,
-                     describe_why(first), describe(failure.finished));
+  return who + " " + how + step + describe_why(first);
 }
 
 void show_stderr(Console& console, const WorkerFailure& failure) {
@@ -142,7 +134,7 @@ Ending first_cause(std::span<const Ending> endings) {
 }
 
 std::string verdict(const WorkerFailure& failure) {
-  const std::string head = describe_failure(failure);
+  const std::string head = describe_first(failure) + describe(failure.finished);
   if (failure.others == 0) return head;
   return fmt::format("{}; {} other rank{} stopped because of it", head, failure.others,
                      failure.others == 1 ? "" : "s");

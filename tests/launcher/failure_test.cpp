@@ -87,6 +87,9 @@ TEST_CASE("the verdict of a hang begins with the rank that did not come", "[verd
         "rank 1 (b, pid 8, cpu) has not joined barrier #3; so rank 0 (a, pid 4711) timed out, and "
         "exited with code 1 after 12.5 s; 1 other rank stopped because of it");
   CHECK(verdict(std::get<WorkerFailure>(*failure_from_json(to_json(failure)))) == verdict(failure));
+  failure.when_asked_to_stop = true;
+  CHECK_THAT(verdict(failure),
+             Catch::Contains("exited with code 1 after 12.5 s, when asked to stop"));
 }
 
 TEST_CASE("a failure is serialised as one line of text", "[failure]") {

@@ -58,7 +58,7 @@ TextFile::TextFile(std::string origin, std::filesystem::path path, TextFileMode 
   if (!fd_.is_open()) {
     throw FileError(origin_ + path_.string() + ": cannot open: " + why_not_open(errno));
   }
-  ::fcntl(fd_.get(), F_SETFL, O_APPEND);
+  ::fcntl(fd_.get(), F_SETFL, O_APPEND);  // from now on writes may wait
   struct stat status {};
   if (::fstat(fd_.get(), &status) != 0 || !S_ISREG(status.st_mode)) return;
   if (mode == TextFileMode::kTruncate) empty();

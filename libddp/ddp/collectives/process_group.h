@@ -160,6 +160,8 @@ class ProcessGroup : public std::enable_shared_from_this<ProcessGroup> {
   explicit ProcessGroup(GroupConfig config);
 
   virtual void do_abort(std::string_view reason) = 0;
+  // For a backend that is done with the memory, or has enqueued its last use, when submit()
+  // returns.
   virtual bool do_release(const Buffer&) noexcept { return true; }
   // Starts checked operations together; there is at least one. Returns the sequence number (1, 2,
   // ...) of the last one. Sequence numbers have no gaps.

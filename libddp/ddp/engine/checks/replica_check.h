@@ -43,7 +43,8 @@ class ReplicaCheck {
   // step.
   //
   // Both throw MismatchError if the numbers of the last step that they compare differed: "step 300:
-  // parameter 'w' of rank 2 (...) differs from that of rank 0 (...)".
+  // parameter 'w' of rank 2 (...) differs from that of rank 0 (...)"; or if ranks have gone on
+  // after different numbers of steps.
   [[nodiscard]] std::uint64_t begin_step(std::uint64_t step, Stream stream);
   // The control vector of the step has been waited for. Orders `consumer`, on which the parameters
   // are about to change, behind the kernels that read them for the fingerprints. Those may run on
