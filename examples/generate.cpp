@@ -47,8 +47,8 @@ class Generator {
       : weights_(train::load_model_tensors(file)), window_(context_of(weights_)) {
     module_ = nn::make_language_model(model, {context_, DType::kFloat32, /*seed=*/0},
                                       {.vocabulary = kBytes, .context = window_});
-    restore_tensors(file, weights_, nn::named_buffers(module_->state_dict()), context_.stream(),
-                    FloatCast::kAny);
+    restore_tensors(file, weights_, nn::named_buffers(module_->state_dict()),
+                    {.cast = FloatCast::kAny, .stream = context_.stream()});
     module_->eval();
   }
 

@@ -77,7 +77,8 @@ loop=$(
 [ -z "$loop" ] || complain "folders include each other in a circle:" $loop
 
 # Public headers are those that the libraries' CMakeLists.txt list. They may include neither our
-# other headers, which are not installed, nor headers of other libraries.
+# other headers, which are not installed, nor headers of other libraries. Examples, which users copy,
+# include only public headers of ours.
 public=()
 declare -A is_public
 for list in $(git ls-files '*CMakeLists.txt'); do
@@ -87,10 +88,13 @@ for list in $(git ls-files '*CMakeLists.txt'); do
   done
 done
 [ "${#public[@]}" -gt 0 ] || complain "no CMakeLists.txt lists a public header"
-for file in "${public[@]}" examples/libtorch/ddp_torch.h; do
+mapfile -t examples < <(printf '%s\n' "${sources[@]}" | grep '^examples/')
+for file in "${public[@]}" "${examples[@]}"; do
   for header in $(sed -nE 's|^#include ["<](ddp/[^">]+)[">].*|\1|p' "$file"); do
     [ -n "${is_public[$header]:-}" ] || complain "$file includes $header, which is not public"
   done
+done
+for file in "${public[@]}" examples/libtorch/ddp_torch.h; do
   if grep -nE '#include <(spdlog|fmt|nccl|cuda|cublas|cudnn|nlohmann|zlib|dnnl)' "$file"; then
     complain "$file: a public header that needs another library's"
   fi

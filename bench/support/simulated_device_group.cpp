@@ -34,7 +34,7 @@ class SimulatedDeviceGroup final : public ProcessGroup {
 
   void check_on(std::span<const int>, const std::function<bool()>&) override {}
 
-  Allocation allocate(std::size_t size_bytes) override {
+  Allocation do_allocate(std::size_t size_bytes) override {
     return cu::allocate_device(size_bytes, device());
   }
 

@@ -33,7 +33,9 @@ class SimulatedGroup final : public QueuedProcessGroup {
 
   void check_on(std::span<const int>, const std::function<bool()>&) override {}
 
-  Allocation allocate(std::size_t size_bytes) override { return guard(allocate_host(size_bytes)); }
+  Allocation do_allocate(std::size_t size_bytes) override {
+    return guard(allocate_host(size_bytes));
+  }
 
  protected:
   OperationQueue& queue() override { return queue_; }

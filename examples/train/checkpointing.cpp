@@ -133,7 +133,7 @@ TrainingState Checkpointing::read_state_of(const ddp::LoadedCheckpoint& loaded) 
 // If tensors do not fit because of different flags, the error names the flags.
 void Checkpointing::restore(const ddp::LoadedCheckpoint& loaded) const {
   try {
-    ddp::restore_tensors(loaded.path, loaded.content, tensors_, stream_);
+    ddp::restore_tensors(loaded.path, loaded.content, tensors_, {.stream = stream_});
   } catch (const ddp::FileError&) {
     const std::string difference = different_tensor_flags(job_, loaded.content.metadata);
     if (difference.empty()) throw;

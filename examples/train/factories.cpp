@@ -94,13 +94,13 @@ std::string load_initial_weights(const Options& options, const ddp::ProcessGroup
   if (group.rank() != 0 || options.init.empty()) return "";
   const ddp::Safetensors loaded = load_model_tensors(options.init);
   const std::vector<ddp::NamedBuffer> tensors = ddp::nn::named_buffers(module.state_dict());
-  if (!options.is_init_partial) {
-    ddp::restore_tensors(options.init, loaded, tensors, context.stream(), ddp::FloatCast::kExact);
-    return "";
-  }
-  const ddp::UnmatchedNames names = ddp::restore_fitting_tensors(
-      options.init, loaded, tensors, context.stream(), ddp::FloatCast::kExact);
-  return describe_partial_init(options.init, tensors.size(), names);
+  const ddp::UnmatchedNames names =
+      ddp::restore_tensors(options.init, loaded, tensors,
+                           {.skip_unmatched = options.is_init_partial,
+                            .skip_other_shapes = options.is_init_partial,
+                            .cast = ddp::FloatCast::kExact,
+                            .stream = context.stream()});
+  return options.is_init_partial ? describe_partial_init(options.init, tensors.size(), names) : "";
 }
 
 }  // namespace train

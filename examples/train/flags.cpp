@@ -1,8 +1,13 @@
 // SPDX-License-Identifier: MIT
 #include "flags.h"
 
+#include <algorithm>
 #include <iterator>
 #include <memory>
+#include <string_view>
+#include <vector>
+
+#include "ddp/base/edit_distance.h"
 
 namespace train {
 namespace {
@@ -135,6 +140,26 @@ cxxopts::Options make_flags() {
 
 std::string help_text(const cxxopts::Options& flags) {
   return flags.help({std::begin(kGroups), std::end(kGroups)});
+}
+
+std::string complain_of_unknown(const cxxopts::Options& flags, std::span<char* const> arguments) {
+  std::vector<std::string> names;
+  for (const char* group : kGroups) {
+    for (const auto& flag : flags.group_help(group).options) {
+      names.insert(names.end(), flag.l.begin(), flag.l.end());
+    }
+  }
+  for (const std::string_view argument : arguments) {
+    if (!argument.starts_with("--") || argument == "--") continue;
+    const std::string_view name = argument.substr(2, argument.find('=') - 2);
+    if (std::ranges::count(names, name) > 0) continue;
+    const auto distance = [&](const std::string& known) { return ddp::edit_distance(name, known); };
+    const std::string& nearest = *std::ranges::min_element(names, {}, distance);
+    const bool is_near = 2 * distance(nearest) <= name.size();
+    return "unknown flag '" + std::string(argument) +
+           (is_near ? "'; did you mean --" + nearest + "?" : "' (--help lists the flags)");
+  }
+  return "";
 }
 
 }  // namespace train

@@ -229,7 +229,9 @@ std::optional<Options> parse_options(int argc, char** argv) {
   } catch (const cxxopts::exceptions::incorrect_argument_type& error) {
     throw std::invalid_argument(name_switch(error.what(), {argv, static_cast<std::size_t>(argc)}));
   } catch (const cxxopts::exceptions::no_such_option& error) {
-    throw std::invalid_argument(std::string(error.what()) + " (--help lists the flags)");
+    const std::string complaint =
+        complain_of_unknown(parser, {argv, static_cast<std::size_t>(argc)});
+    throw std::invalid_argument(complaint.empty() ? error.what() : complaint);
   } catch (const cxxopts::exceptions::exception& error) {
     throw std::invalid_argument(error.what());
   }

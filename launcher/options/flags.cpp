@@ -4,8 +4,9 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <numeric>
 #include <optional>
+
+#include "ddp/base/edit_distance.h"
 
 namespace ddp::launcher {
 namespace {
@@ -101,21 +102,6 @@ GivenFlag take_flag(std::span<const std::string> args, std::size_t& next) {
 }
 
 }  // namespace
-
-std::size_t edit_distance(std::string_view a, std::string_view b) {
-  std::vector<std::size_t> row(b.size() + 1);
-  std::iota(row.begin(), row.end(), std::size_t{0});
-  for (std::size_t i = 0; i < a.size(); ++i) {
-    std::size_t diagonal = row[0];
-    row[0] = i + 1;
-    for (std::size_t j = 0; j < b.size(); ++j) {
-      const std::size_t replaced = diagonal + (a[i] == b[j] ? 0 : 1);
-      diagonal = row[j + 1];
-      row[j + 1] = std::min({replaced, row[j] + 1, diagonal + 1});
-    }
-  }
-  return row.back();
-}
 
 const Flag* nearest_flag(std::string_view name) {
   const auto distance = [name](const Flag& flag) { return edit_distance(name, flag.name); };

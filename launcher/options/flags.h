@@ -62,9 +62,6 @@ class UnknownFlag : public LaunchError {
 // without its value, which a known flag or "--" cannot be, unless written as "--flag=value".
 [[nodiscard]] CommandLine cut_at_program(std::span<const std::string> args);
 
-// How many letters have to be inserted, deleted or replaced (Levenshtein).
-[[nodiscard]] std::size_t edit_distance(std::string_view a, std::string_view b);
-
 // The flag with the smallest edit distance; if none is close, the only one that `name` without its
 // last letter abbreviates, as "nprocs" does; else nullptr.
 [[nodiscard]] const Flag* nearest_flag(std::string_view name);

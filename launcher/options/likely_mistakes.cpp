@@ -8,6 +8,7 @@
 #include <cctype>
 #include <string_view>
 
+#include "ddp/base/edit_distance.h"
 #include "launcher/options/flags.h"
 #include "launcher/options/given_flags.h"
 

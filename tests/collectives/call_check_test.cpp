@@ -8,11 +8,15 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <string_view>
 #include <thread>
+#include <utility>
 #include <vector>
 
+#include "ddp/base/error.h"
 #include "ddp/collectives/hang/flight_recorder.h"
 #include "ddp/store/hash_store.h"
+#include "support/forwarding_store.h"
 #include "support/gate.h"
 
 using namespace ddp;
@@ -102,6 +106,35 @@ TEST_CASE("a difference names both ranks and both calls", "[call_check]") {
     CHECK_THAT(second.complaint(), Catch::Contains("rank 1 called #1 broadcast(float32[8]"));
   }
   CHECK(first.complaint().empty());
+}
+
+// A hanging call is the last one, so nothing else tells that it differs.
+TEST_CASE("a call is compared again if the store was late", "[call_check]") {
+  class LateOnce final : public test::ForwardingStore {
+   public:
+    using ForwardingStore::ForwardingStore;
+
+    std::string compare_set(std::string_view key, std::string_view expected,
+                            std::string_view desired) override {
+      if (!std::exchange(was_late_, true)) throw TimeoutError("the store is late");
+      return store()->compare_set(key, expected, desired);
+    }
+    std::shared_ptr<Store> clone(Timeout timeout) const override {
+      return std::make_shared<LateOnce>(store()->clone(timeout));
+    }
+
+   private:
+    bool was_late_ = false;
+  };
+  const auto store = std::make_shared<HashStore>();
+  test::Gate complaints;
+  Rank first(*store, 0, {}, complaints);
+  first.calls(CollectiveKind::kAllReduce, 8);
+  REQUIRE(is_published(*store, 1));
+  Rank second(LateOnce(store), 1, {}, complaints);
+  second.calls(CollectiveKind::kAllReduce, 9);
+  REQUIRE(complaints.wait_for(1));
+  CHECK_THAT(second.complaint(), Catch::Contains("rank 1 called #1 all_reduce(float32[9]"));
 }
 
 TEST_CASE("sends and receives are not compared", "[call_check]") {

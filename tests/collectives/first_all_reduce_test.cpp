@@ -26,7 +26,7 @@ class FaultyGroup final : public ProcessGroup {
       : ProcessGroup({.store = nullptr, .rank = 1, .world_size = 3, .timeout = timeout}),
         fault_(fault) {}
   std::string_view backend() const override { return "faulty"; }
-  Allocation allocate(std::size_t size_bytes) override { return allocate_host(size_bytes); }
+  Allocation do_allocate(std::size_t size_bytes) override { return allocate_host(size_bytes); }
   void check_on(std::span<const int>, const std::function<bool()>&) override {}
 
   std::string aborted_with;

@@ -4,8 +4,11 @@
 #include <catch2/catch.hpp>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
+#include <set>
 #include <span>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "support/groups.h"
@@ -15,6 +18,7 @@ using namespace std::chrono_literals;
 using test::error_of;
 using test::expect;
 using test::run_groups;
+using test::run_on_all_backends;
 
 TEST_CASE("bad arguments are refused before anything starts", "[collectives]") {
   run_groups(Backend::kShm, 2, [](ProcessGroup& group) {
@@ -129,4 +133,54 @@ TEST_CASE("a timeout must be above 0 and may be the largest number", "[collectiv
       }
     }
   }
+}
+
+// The library's own keys are "abort" and such.
+TEST_CASE("a program's keys in a group's store are its own", "[collectives]") {
+  run_on_all_backends(2, [](ProcessGroup& group) {
+    for (const char* key : {"abort", "call/1", "roll/who/0", "progress/0"}) {
+      group.store().set(key, "a note");
+    }
+    std::this_thread::sleep_for(600ms);  // the library polls its keys more often
+    group.barrier().wait();
+    expect(group.store().get("abort", 1s) == "a note", "the note");
+    const std::shared_ptr<ProcessGroup> other = group.duplicate();
+    expect(!other->store().has("abort"), "a duplicate has keys of its own");
+  });
+}
+
+TEST_CASE("no fresh name is given twice", "[collectives]") {
+  run_groups(Backend::kShm, 1, [](ProcessGroup& group) {
+    std::set<std::string> names{group.fresh_name("layer1")};  // not "layer10", which would come
+    for (int i = 1; i <= 20; ++i) {
+      expect(names.insert(group.fresh_name("layer")).second, "a new name");
+    }
+  });
+}
+
+TEST_CASE("a scoped timeout must be above 0", "[collectives]") {
+  run_groups(Backend::kShm, 1, [](ProcessGroup& group) {
+    for (const Timeout timeout : {0ms, -1ms}) {
+      expect(error_of([&] { const ScopedTimeout scoped(group, timeout); }) ==
+                 "a timeout is " + std::to_string(timeout.count()) + " ms, but it must be above 0",
+             "the refusal");
+    }
+    group.barrier().wait();
+  });
+}
+
+TEST_CASE("an operation has the label of its program in an error", "[collectives]") {
+  run_on_all_backends(2, [](ProcessGroup& group) {
+    float value = 1;
+    const Buffer buffer = buffer_of(std::span(&value, 1));
+    if (group.rank() == 1) return group.store().wait(std::vector<std::string>{"has given up"}, 20s);
+    std::string error;
+    {
+      const ScopedLabel label(group, "validation loss");
+      const ScopedTimeout timeout(group, 200ms);
+      error = error_of([&] { group.all_reduce(buffer).wait(); });
+    }
+    expect(error.find("all_reduce(float32[1], sum) (validation loss)") != std::string::npos, error);
+    group.store().set("has given up", "");
+  });
 }

@@ -4,16 +4,15 @@
 #include <catch2/catch.hpp>
 #include <cstdint>
 #include <functional>
-#include <limits>
 #include <string>
 #include <thread>
 #include <utility>
 #include <vector>
 
 #include "ddp/base/error.h"
-#include "ddp/collectives/peers/rank_identity.h"
 #include "ddp/store/hash_store.h"
 #include "ddp/store/prefix_store.h"
+#include "support/dead_rank.h"
 #include "support/forwarding_store.h"
 #include "support/run_ranks.h"
 
@@ -55,15 +54,7 @@ struct Survivor {
     return {
         .store = store.clone(), .background_store = store.clone(), .rank = rank, .world_size = 4};
   }
-  // A rank whose process has ended: Linux has no such pid.
-  void add_dead(int rank) const {
-    RankIdentity dead = identify_self(rank, kCpuDevice);
-    dead.pid = std::numeric_limits<int>::max();
-    const auto roll_store = std::make_shared<PrefixStore>("roll", store.clone());
-    roll_store->set("who/" + std::to_string(rank), serialize(dead));
-    StoreList(roll_store, "on " + host_identity())
-        .append(std::to_string(rank) + " " + serialize(dead));
-  }
+  void add_dead(int rank) const { test::write_dead_rank(store, rank); }
   LossWatch watch(Timeout for_dead, Timeout for_unknown = kLong, Timeout patience = kNone,
                   std::function<std::vector<PeerRoll::Lost>()> find_lost = nullptr) {
     if (!find_lost) find_lost = [this] { return roll.lost(); };

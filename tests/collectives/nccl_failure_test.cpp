@@ -4,14 +4,12 @@
 #include "ddp/collectives/nccl/nccl_failure.h"
 
 #include <catch2/catch.hpp>
-#include <limits>
 #include <string>
 #include <utility>
 
 #include "ddp/base/error.h"
-#include "ddp/collectives/peers/rank_identity.h"
 #include "ddp/store/hash_store.h"
-#include "ddp/store/prefix_store.h"
+#include "support/dead_rank.h"
 #include "support/fake_nccl.h"
 #include "support/gate.h"
 #include "support/run_ranks.h"
@@ -56,9 +54,7 @@ struct Survivor {
 
 TEST_CASE("a failure of NCCL names the rank that died", "[nccl]") {
   Survivor survivor;
-  RankIdentity dead = identify_self(1, cuda_device(0));
-  dead.pid = std::numeric_limits<int>::max();  // Linux has no such process
-  PrefixStore("roll", survivor.store.clone()).set("who/1", serialize(dead));
+  const RankIdentity dead = test::write_dead_rank(survivor.store, 1, cuda_device(0));
   const ncclResult_t state = GENERATE(ncclRemoteError, ncclSystemError);
   CHECK(survivor.error_after(state) == "[nccl] " + to_string(dead) +
                                            " died, while rank 0 is in #1 barrier: what NCCL says "

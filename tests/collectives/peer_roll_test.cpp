@@ -2,11 +2,15 @@
 #include "ddp/collectives/failure/peer_roll.h"
 
 #include <catch2/catch.hpp>
-#include <limits>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
 
-#include "ddp/collectives/peers/rank_identity.h"
 #include "ddp/store/hash_store.h"
-#include "ddp/store/prefix_store.h"
+#include "support/dead_rank.h"
+#include "support/forwarding_store.h"
 
 using namespace ddp;
 
@@ -32,16 +36,56 @@ TEST_CASE("a rank that left has missed the collectives after those it submitted"
 TEST_CASE("of several missing ranks the one whose connection is lost is named", "[peer-roll]") {
   const HashStore store;
   GroupConfig config{.store = store.clone(), .background_store = store.clone(), .world_size = 4};
-  const PeerRoll self(config);
+  PeerRoll self(config);
   config.rank = 2;
   PeerRoll leaver(config);
   leaver.leave(7);
   const auto missing = [&](int suspect) { return self.missing([] { return true; }, suspect); };
   CHECK_THAT(missing(2), Catch::EndsWith("left the group"));
   CHECK(missing(1).empty());
-  RankIdentity dead = identify_self(3, kCpuDevice);
-  dead.pid = std::numeric_limits<int>::max();  // Linux has no such pid
-  PrefixStore("roll", store.clone()).set("who/3", serialize(dead));
+  test::write_dead_rank(store, 3);
   CHECK_THAT(missing(1), Catch::StartsWith("rank 3") && Catch::EndsWith(" died"));
   CHECK_THAT(missing(2), Catch::StartsWith("rank 2") && Catch::EndsWith(" left the group"));
+}
+
+// All ranks ask at the same time, and one thread answers them.
+TEST_CASE("a missing rank is found with few requests, however many ranks there are",
+          "[peer-roll]") {
+  class CountingStore final : public test::ForwardingStore {
+   public:
+    CountingStore(std::shared_ptr<Store> store, std::shared_ptr<int> requests)
+        : ForwardingStore(std::move(store)), requests_(std::move(requests)) {}
+
+    std::string get(std::string_view key, Timeout timeout) override {
+      ++*requests_;
+      return store()->get(key, timeout);
+    }
+    std::string compare_set(std::string_view key, std::string_view expected,
+                            std::string_view desired) override {
+      ++*requests_;
+      return store()->compare_set(key, expected, desired);
+    }
+    bool check(std::span<const std::string> keys) override {
+      ++*requests_;
+      return store()->check(keys);
+    }
+    std::shared_ptr<Store> clone(Timeout timeout) const override {
+      return std::make_shared<CountingStore>(store()->clone(timeout), requests_);
+    }
+
+   private:
+    std::shared_ptr<int> requests_;
+  };
+  const HashStore store;
+  const auto requests = std::make_shared<int>(0);
+  GroupConfig config{.store = store.clone(),
+                     .background_store = std::make_shared<CountingStore>(store.clone(), requests),
+                     .world_size = 1000};
+  PeerRoll self(config);
+  *requests = 0;
+  CHECK(self.missing([] { return true; }).empty());
+  CHECK(*requests < 10);
+  test::write_dead_rank(store, 777);
+  CHECK_THAT(self.missing(), Catch::StartsWith("rank 777") && Catch::EndsWith(" died"));
+  CHECK(*requests < 30);
 }

@@ -124,6 +124,14 @@ TEST_CASE("docs/collectives.md: text, and timeouts", "[docs]") {
       const ddp::ScopedTimeout patience(*group, std::chrono::minutes(30));
       group->barrier().wait();  // the first of a job whose rank 0 prepares the data
     }
+
+    std::vector<float> values(1, 1);
+
+    const ddp::ScopedLabel label(*group, "validation loss");
+    group->all_reduce(ddp::buffer_of(values))
+        .wait();  // "all_reduce #9 (validation loss)" if it hangs
+
+    expect(values[0] == 2, "the sum");
   });
 }
 
@@ -172,7 +180,7 @@ TEST_CASE("docs/checkpoints.md: in your own trainer", "[docs]") {
         const auto loaded = directory.load_newest();
         if (!loaded) return;
         // `tensors` are names, shapes and buffers: of parameters, optimizer state, ...
-        ddp::restore_tensors(loaded->path, loaded->content, tensors, stream);
+        ddp::restore_tensors(loaded->path, loaded->content, tensors, {.stream = stream});
         epoch = loaded->number<std::int64_t>("epoch");
       });
       ddp::broadcast_on_host(*group, epoch, /*root=*/0);

@@ -170,6 +170,8 @@ TEST_CASE("a metric may be one element of memory", "[engine]") {
     const auto shared = group.shared_from_this();
     DistributedDataParallel ddp(shared, model.parameters);
     (void)ddp.begin_step();
+    const Buffer nothing{nullptr, 1, DType::kFloat32, kCpuDevice};
+    expect(!error_of([&] { ddp.record_metric(0, nothing, 1); }).empty(), "memory is needed");
     float loss = group.rank() == 0 ? 1.0F : 4.0F;
     const Buffer value = buffer_of(std::span(&loss, 1));
     ddp.record_metric(0, value, group.rank() == 0 ? 2 : 1);

@@ -35,7 +35,7 @@ TEST_CASE("tensors in device memory are saved in the background and restored", "
 
   const auto loaded = checkpoints.load_newest();
   REQUIRE(loaded);
-  restore_tensors(loaded->path, loaded->content, tensors, stream.view());
+  restore_tensors(loaded->path, loaded->content, tensors, {.stream = stream.view()});
   std::vector<float> restored(expected.size());
   cu::copy_async(restored.data(), memory.data(), memory.size_bytes(), stream.view());
   stream.synchronize();
@@ -72,8 +72,8 @@ TEST_CASE("16-bit weights are restored into device memory of a wider type", "[gp
       {"brain", {kCount}, {doubles.data(), kCount, DType::kFloat64, device}},
       {"same", {kCount}, buffer_of(on_host)}};
   const Safetensors loaded = load_safetensors(file);
-  CHECK_THROWS_AS(restore_tensors(file, loaded, targets, stream.view()), FileError);
-  restore_tensors(file, loaded, targets, stream.view(), FloatCast::kExact);
+  CHECK_THROWS_AS(restore_tensors(file, loaded, targets, {.stream = stream.view()}), FileError);
+  restore_tensors(file, loaded, targets, {.cast = FloatCast::kExact, .stream = stream.view()});
   std::vector<float> restored(kCount);
   std::vector<double> restored_wide(kCount);
   cu::copy_async(restored.data(), floats.data(), floats.size_bytes(), stream.view());

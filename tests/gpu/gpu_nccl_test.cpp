@@ -241,17 +241,26 @@ TEST_CASE("group memory is zeroed, reduces, and is released in any order", "[gpu
   });
 }
 
-// Longer than a release waits for an operation that uses the memory.
+// Longer than a release waits for an operation that uses the memory, which lies between operands.
 TEST_CASE("group memory is released while an operation waits that does not use it", "[gpu][nccl]") {
   run_nccl_ranks(60s, [](ProcessGroup& group, Stream stream) {
-    Allocation unrelated = group.allocate(1 << 20);
-    Floats values(1000, group.device());
-    values.fill(1, stream);
+    constexpr std::size_t kCount = 1000;
+    const auto ranks = static_cast<std::size_t>(group.world_size());
+    Allocation memory = group.allocate((3 + ranks) * kCount * sizeof(float));
+    const Buffer floats{memory.data(), (3 + ranks) * kCount, DType::kFloat32, group.device()};
+    const Buffer unrelated = floats.slice(kCount, kCount);
     if (group.rank() == group.world_size() - 1) std::this_thread::sleep_for(1500ms);
-    const Work work = group.all_reduce(values.buffer(), ReduceOp::kSum, stream);
-    unrelated = {};
-    work.wait(stream);
-    expect(values.all_equal(static_cast<float>(group.world_size()), stream), "the sum");
+    const auto check = [&](const Work& work) {
+      expect(group.release(unrelated), "no operation uses it");
+      work.wait_host();
+    };
+    check(group.all_gather(floats.slice(0, kCount), floats.slice(3 * kCount, ranks * kCount),
+                           stream));
+    if (group.rank() == group.world_size() - 1) std::this_thread::sleep_for(1500ms);
+    auto batch = group.batch();
+    (void)group.all_reduce(floats.slice(0, kCount), ReduceOp::kSum, stream);
+    (void)group.all_reduce(floats.slice(2 * kCount, kCount), ReduceOp::kSum, stream);
+    check(batch.end());
   });
 }
 

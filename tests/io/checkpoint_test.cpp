@@ -24,8 +24,6 @@ using ddp::FloatCast;
 using ddp::load_checkpoint;
 using ddp::load_safetensors;
 using ddp::NamedBuffer;
-using ddp::restore_fitting_tensors;
-using ddp::restore_matching_tensors;
 using ddp::restore_tensors;
 using ddp::save_checkpoint;
 using ddp::save_safetensors;
@@ -171,7 +169,7 @@ TEST_CASE("floating-point tensors become the targets' dtypes, if that is asked f
     const NamedBuffer from{"module.w", {4}, buffer_of(saved)};
     const NamedBuffer to{"w", {4}, buffer_of(live)};
     save_safetensors(file, {&from, 1});
-    restore_tensors(file, load_safetensors(file), {&to, 1}, {}, cast);
+    restore_tensors(file, load_safetensors(file), {&to, 1}, {.cast = cast});
     return live;
   };
   // 1.00390625 is exact in float16, 2^-130 in bfloat16, and the rest in both.
@@ -246,13 +244,14 @@ TEST_CASE("a tensor that cannot be converted leaves all others as they are", "[c
   const std::vector<NamedBuffer> part = {to[0], {"c", {1}, buffer_of(b)}};
   save_safetensors(file, from);
   const ddp::Safetensors loaded = load_safetensors(file);
-  CHECK_THROWS_AS(restore_tensors(file, loaded, to, {}, FloatCast::kExact), ddp::FileError);
-  CHECK_THROWS_AS(restore_matching_tensors(file, loaded, to, {}, FloatCast::kExact),
-                  ddp::FileError);
-  CHECK_THROWS_AS(restore_matching_tensors(file, loaded, part), ddp::FileError);
+  CHECK_THROWS_AS(restore_tensors(file, loaded, to, {.cast = FloatCast::kExact}), ddp::FileError);
+  CHECK_THROWS_AS(
+      restore_tensors(file, loaded, to, {.skip_unmatched = true, .cast = FloatCast::kExact}),
+      ddp::FileError);
+  CHECK_THROWS_AS(restore_tensors(file, loaded, part, {.skip_unmatched = true}), ddp::FileError);
   CHECK(a[0] == 1);
   const ddp::UnmatchedNames names =
-      restore_matching_tensors(file, loaded, part, {}, FloatCast::kExact);
+      restore_tensors(file, loaded, part, {.skip_unmatched = true, .cast = FloatCast::kExact});
   CHECK(names.missing == std::vector<std::string>{"c"});
   CHECK(names.unexpected == std::vector<std::string>{"b"});
   CHECK(a[0] == 3);
@@ -289,13 +288,13 @@ TEST_CASE("tensors that both sides have are restored, and the others' names retu
                                        {"b", {1}, part(live, 1)},
                                        {"a", {1}, part(live, 2)},
                                        {"also_new", {1}, part(live, 3)}};
-  const ddp::UnmatchedNames names = restore_matching_tensors(file, loaded, to);
+  const ddp::UnmatchedNames names = restore_tensors(file, loaded, to, {.skip_unmatched = true});
   CHECK(names.missing == Names{"new", "also_new"});
   CHECK(names.unexpected == Names{"z", "old"});
   CHECK(live == std::vector<float>{0, 3, 1, 0});
 
   const auto error = [&](const std::vector<NamedBuffer>& targets) {
-    return error_of([&] { (void)restore_matching_tensors(file, loaded, targets); });
+    return error_of([&] { restore_tensors(file, loaded, targets, {.skip_unmatched = true}); });
   };
   const std::string origin = "[checkpoint] " + file.string() + ": ";
   std::vector<float> both(2);
@@ -308,7 +307,7 @@ TEST_CASE("tensors that both sides have are restored, and the others' names retu
   CHECK(live == std::vector<float>{0, 3, 1, 0});
   CHECK(error({}).empty());
   const ddp::Safetensors nothing;
-  CHECK(error_of([&] { (void)restore_matching_tensors(file, nothing, to); }) ==
+  CHECK(error_of([&] { restore_tensors(file, nothing, to, {.skip_unmatched = true}); }) ==
         origin + "it has no tensors");
 }
 
@@ -327,14 +326,17 @@ TEST_CASE("tensors of another shape can be left as they are, and are named", "[c
   std::vector<NamedBuffer> to = {{"new", {1}, part(live, 0, 1)},
                                  {"fc.weight", {1}, part(live, 1, 1)},
                                  {"a", {1}, part(live, 2, 1)}};
-  const ddp::UnmatchedNames names = restore_fitting_tensors(file, loaded, to);
+  const ddp::UnmatchedNames names =
+      restore_tensors(file, loaded, to, {.skip_unmatched = true, .skip_other_shapes = true});
   CHECK(names.missing == Names{"new"});
   CHECK(names.mismatched == Names{"fc.weight"});
   CHECK(names.unexpected == Names{"old"});
   CHECK(live == std::vector<float>{0, 0, 3, 0});
 
   const auto error = [&](const std::vector<NamedBuffer>& targets) {
-    return error_of([&] { (void)restore_fitting_tensors(file, loaded, targets); });
+    return error_of([&] {
+      restore_tensors(file, loaded, targets, {.skip_unmatched = true, .skip_other_shapes = true});
+    });
   };
   const std::string origin = "[checkpoint] " + file.string() + ": ";
   to[2].shape = {1, 1};
@@ -347,6 +349,7 @@ TEST_CASE("tensors of another shape can be left as they are, and are named", "[c
              Contains("tensor \"a\" is float32[1] in the file and float64[1] in this program"));
   CHECK(live == std::vector<float>{0, 0, 3, 0});
   const NamedBuffer a{"a", {1}, buffer_of(wide)};
-  (void)restore_fitting_tensors(file, loaded, {&a, 1}, {}, FloatCast::kExact);
+  restore_tensors(file, loaded, {&a, 1},
+                  {.skip_unmatched = true, .skip_other_shapes = true, .cast = FloatCast::kExact});
   CHECK(wide[0] == 3);
 }

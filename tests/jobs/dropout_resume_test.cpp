@@ -74,7 +74,7 @@ void train(const std::filesystem::path& directory, std::uint64_t steps) {
   on_rank0(*group, [&] {
     const auto newest = checkpoints.load_newest();
     if (!newest) return;
-    restore_tensors(newest->path, newest->content, tensors, context.stream());
+    restore_tensors(newest->path, newest->content, tensors, {.stream = context.stream()});
     progress.position.epoch = newest->number<std::int64_t>("epoch");
     progress.position.consumed = newest->number<std::int64_t>("consumed_samples");
     progress.step = newest->number<std::uint64_t>("step");

@@ -399,7 +399,9 @@ TEST_CASE("bad input is refused in one line", "[main]") {
   check_refused(train_command(1, {"--global-batch-size", "2147483648"}),
                 "--global-batch-size must be between 1 and 2^31 - 1");
   check_refused(train_command(1, {"--no-such-flag"}),
-                "no-such-flag’ does not exist (--help lists the flags)\n");
+                "unknown flag '--no-such-flag' (--help lists the flags)\n");
+  check_refused(train_command(1, {"--epoch=3"}),
+                "unknown flag '--epoch=3'; did you mean --epochs?\n");
   check_refused(train_command(1, {"--data-dir", "/nonexistent"}),
                 "--dataset fashion-mnist --data-dir /nonexistent: [fashion_mnist] cannot load");
   check_refused(train_command(2, {"--sampler", "torch", "--global-batch-size", "3"}),

@@ -215,8 +215,9 @@ TEST_CASE("recipe: fine-tuning with frozen layers", "[recipe]") {
 
     Safetensors weights = load_safetensors(file);
     std::erase_if(weights.tensors, [](const auto& each) { return each.name.starts_with("fc."); });
-    const UnmatchedNames names = restore_matching_tensors(
-        file, weights, nn::named_buffers(module.state_dict()), context.stream(), FloatCast::kExact);
+    const UnmatchedNames names = restore_tensors(
+        file, weights, nn::named_buffers(module.state_dict()),
+        {.skip_unmatched = true, .cast = FloatCast::kExact, .stream = context.stream()});
 
     using Names = std::vector<std::string>;
     expect(names.missing == Names{"fc.weight", "fc.bias"}, "the head is missing");
@@ -262,8 +263,9 @@ TEST_CASE("recipe: predictions of a trained model", "[recipe]") {
         context.from_host<float>(std::vector<float>(pixels.begin(), pixels.end()), {2, 1, 12, 12});
 
     nn::ConvNet module({context, DType::kFloat32, /*seed=*/0}, /*channels=*/1, /*classes=*/10);
-    const UnmatchedNames names = restore_matching_tensors(file, load_safetensors(file),
-                                                          nn::named_buffers(module.state_dict()));
+    const UnmatchedNames names =
+        restore_tensors(file, load_safetensors(file), nn::named_buffers(module.state_dict()),
+                        {.skip_unmatched = true});
     if (!names.missing.empty()) throw FileError(file.string() + " has no " + names.missing[0]);
     module.eval();
     nn::Tape tape(context, nn::Recording::kOff);
@@ -345,7 +347,7 @@ TEST_CASE("recipe: weights from PyTorch", "[recipe]") {
 
   nn::ResNet18 module({context, DType::kFloat32, /*seed=*/0}, /*channels=*/3, /*classes=*/10);
   restore_tensors(file, load_safetensors(file), nn::named_buffers(module.state_dict()),
-                  context.stream(), FloatCast::kExact);
+                  {.cast = FloatCast::kExact, .stream = context.stream()});
 
   const auto values = [&](const nn::Module& of) {
     return context.to_host<float>(of.parameters().front()->value());

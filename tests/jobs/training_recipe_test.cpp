@@ -306,7 +306,7 @@ TEST_CASE("recipe: checkpoints and resume", "[recipe]") {
       on_rank0(*group, [&] {
         const auto newest = checkpoints.load_newest();
         if (!newest) return;
-        restore_tensors(newest->path, newest->content, tensors, context.stream());
+        restore_tensors(newest->path, newest->content, tensors, {.stream = context.stream()});
         first_epoch = newest->number<int>("epoch");
         best = newest->number<double>("best");
       });
@@ -368,7 +368,7 @@ TEST_CASE("recipe: a stop, and a resume inside the epoch", "[recipe]") {
       on_rank0(*group, [&] {
         const auto newest = checkpoints.load_newest();
         if (!newest) return;
-        restore_tensors(newest->path, newest->content, tensors, context.stream());
+        restore_tensors(newest->path, newest->content, tensors, {.stream = context.stream()});
         position.epoch = newest->number<std::int64_t>("epoch");
         position.consumed = newest->number<std::int64_t>("consumed_samples");
         steps = newest->number<std::int64_t>("step");

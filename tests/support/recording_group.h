@@ -21,7 +21,7 @@ class RecordingGroup final : public ProcessGroup {
   explicit RecordingGroup(int world_size)
       : ProcessGroup({.store = nullptr, .rank = world_size - 1, .world_size = world_size}) {}
   std::string_view backend() const override { return "recording"; }
-  Allocation allocate(std::size_t size_bytes) override { return allocate_host(size_bytes); }
+  Allocation do_allocate(std::size_t size_bytes) override { return allocate_host(size_bytes); }
   void check_on(std::span<const int>, const std::function<bool()>&) override {}
 
   std::vector<Collective> submitted;

@@ -46,14 +46,16 @@ enum class FloatCast {
   kAny,    // it is converted, and rounded if need be; what is too large becomes infinite
 };
 
-// Copies the tensors that were loaded from `path` into the targets of the same names, in CPU or
-// device memory, and returns when the copies are done. A loaded name may have the prefix "module.",
-// which PyTorch's wrappers add. If a tensor is missing, left over, of another shape, or of another
-// dtype that `cast` does not allow, throws a FileError that names file and tensor, before anything
-// is written.
-void restore_tensors(const std::filesystem::path& path, const Safetensors& loaded,
-                     std::span<const NamedBuffer> targets, Stream stream = {},
-                     FloatCast cast = FloatCast::kNone);
+// Which differences between a file and the targets are no error.
+struct RestoreOptions {
+  // Names that only one side has; what both have is copied: load_state_dict(strict=False). A file
+  // that has none of the targets is an error still; PyTorch then loads nothing and says nothing.
+  bool skip_unmatched = false;
+  // Targets whose shape in the file is another, as in a model with another number of classes.
+  bool skip_other_shapes = false;
+  FloatCast cast = FloatCast::kNone;
+  Stream stream = {};  // of targets in device memory
+};
 
 // The names of what was not restored: unexpected ones in the file's order, others in the targets'.
 struct UnmatchedNames {
@@ -62,21 +64,13 @@ struct UnmatchedNames {
   std::vector<std::string> mismatched;  // targets whose shape in the file is another
 };
 
-// Like restore_tensors, but copies only what both sides have, and leaves the other targets as they
-// are: load_state_dict(strict=False). Another shape or dtype is an error as well; so is a file that
-// has none of the targets, for which PyTorch loads nothing and says nothing.
-[[nodiscard]] UnmatchedNames restore_matching_tensors(const std::filesystem::path& path,
-                                                      const Safetensors& loaded,
-                                                      std::span<const NamedBuffer> targets,
-                                                      Stream stream = {},
-                                                      FloatCast cast = FloatCast::kNone);
-
-// Like restore_matching_tensors, but also leaves targets as they are whose shape in the file is
-// another, as for a model with another number of classes.
-[[nodiscard]] UnmatchedNames restore_fitting_tensors(const std::filesystem::path& path,
-                                                     const Safetensors& loaded,
-                                                     std::span<const NamedBuffer> targets,
-                                                     Stream stream = {},
-                                                     FloatCast cast = FloatCast::kNone);
+// Copies the tensors that were loaded from `path` into the targets of the same names, in CPU or
+// device memory, and returns when the copies are done. A loaded name may have the prefix "module.",
+// which PyTorch's wrappers add. If a tensor is missing, left over, of another shape, or of another
+// dtype, and the options do not allow that, throws a FileError that names file and tensor, before
+// anything is written. Targets that are not restored stay as they are.
+UnmatchedNames restore_tensors(const std::filesystem::path& path, const Safetensors& loaded,
+                               std::span<const NamedBuffer> targets,
+                               const RestoreOptions& options = {});
 
 }  // namespace ddp

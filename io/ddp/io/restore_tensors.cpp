@@ -38,18 +38,13 @@ class TensorMatch {
   }
 
   // Null if there is no tensor of that name.
-  const NamedBuffer* take_if_there(const NamedBuffer& target) {
+  const NamedBuffer* take(const NamedBuffer& target) {
     auto found = by_name_.find(target.name);
     if (found == by_name_.end()) found = by_name_.find(std::string(kWrapper) + target.name);
     if (found == by_name_.end()) return nullptr;
     const NamedBuffer* tensor = found->second;
     by_name_.erase(found);
     return tensor;
-  }
-  const NamedBuffer& take(const NamedBuffer& target) {
-    const NamedBuffer* tensor = take_if_there(target);
-    if (tensor == nullptr) fail(target.name, "is missing");
-    return *tensor;
   }
 
   // Throws unless the tensor can be copied into the target.
@@ -76,16 +71,11 @@ class TensorMatch {
     }
     return names;
   }
-  void check_nothing_left() const {
-    if (by_name_.empty()) return;
-    fail(left().front(), "is in the file, but nothing in this program has that name");
-  }
-
- private:
   [[noreturn]] void fail(const std::string& name, const std::string& complaint) const {
     throw FileError("[checkpoint] " + path_.string() + ": tensor \"" + name + "\" " + complaint);
   }
 
+ private:
   const std::filesystem::path& path_;
   const Safetensors& loaded_;
   FloatCast cast_;
@@ -119,24 +109,20 @@ void copy_all(const std::vector<CopyPlan>& plans, Stream stream) {
       names.unexpected.front()));
 }
 
-enum class OtherShapes { kRefused, kLeft };
+}  // namespace
 
-struct PartOptions {
-  OtherShapes other_shapes;
-  FloatCast cast;
-  Stream stream;
-};
-
-UnmatchedNames restore_part(const std::filesystem::path& path, const Safetensors& loaded,
-                            std::span<const NamedBuffer> targets, const PartOptions& options) {
+UnmatchedNames restore_tensors(const std::filesystem::path& path, const Safetensors& loaded,
+                               std::span<const NamedBuffer> targets,
+                               const RestoreOptions& options) {
   TensorMatch match(path, loaded, options.cast);
   UnmatchedNames names;
   std::vector<CopyPlan> plans;
   for (const NamedBuffer& target : targets) {
-    const NamedBuffer* tensor = match.take_if_there(target);
+    const NamedBuffer* tensor = match.take(target);
     if (tensor == nullptr) {
+      if (!options.skip_unmatched) match.fail(target.name, "is missing");
       names.missing.push_back(target.name);
-    } else if (tensor->shape != target.shape && options.other_shapes == OtherShapes::kLeft) {
+    } else if (tensor->shape != target.shape && options.skip_other_shapes) {
       names.mismatched.push_back(target.name);
     } else {
       match.check(*tensor, target);
@@ -144,37 +130,13 @@ UnmatchedNames restore_part(const std::filesystem::path& path, const Safetensors
     }
   }
   names.unexpected = match.left();
+  if (!options.skip_unmatched && !names.unexpected.empty()) {
+    match.fail(names.unexpected.front(),
+               "is in the file, but nothing in this program has that name");
+  }
   if (plans.empty() && !targets.empty()) refuse_to_take_nothing(path, names);
   copy_all(plans, options.stream);
   return names;
-}
-
-}  // namespace
-
-void restore_tensors(const std::filesystem::path& path, const Safetensors& loaded,
-                     std::span<const NamedBuffer> targets, Stream stream, FloatCast cast) {
-  TensorMatch match(path, loaded, cast);
-  std::vector<CopyPlan> plans;
-  for (const NamedBuffer& target : targets) {
-    const NamedBuffer& tensor = match.take(target);
-    match.check(tensor, target);
-    plans.push_back({&tensor, &target});
-  }
-  match.check_nothing_left();
-  copy_all(plans, stream);
-}
-
-UnmatchedNames restore_matching_tensors(const std::filesystem::path& path,
-                                        const Safetensors& loaded,
-                                        std::span<const NamedBuffer> targets, Stream stream,
-                                        FloatCast cast) {
-  return restore_part(path, loaded, targets, {OtherShapes::kRefused, cast, stream});
-}
-
-UnmatchedNames restore_fitting_tensors(const std::filesystem::path& path, const Safetensors& loaded,
-                                       std::span<const NamedBuffer> targets, Stream stream,
-                                       FloatCast cast) {
-  return restore_part(path, loaded, targets, {OtherShapes::kLeft, cast, stream});
 }
 
 }  // namespace ddp

@@ -44,6 +44,28 @@ std::string_view to_string(CollectiveKind kind) {
   return "unknown collective";
 }
 
+bool contributes(const Collective& operation, int rank) {
+  switch (operation.kind) {
+    case CollectiveKind::kBroadcast:
+    case CollectiveKind::kScatter:
+      return rank == operation.peer;
+    default:
+      return operation.kind != CollectiveKind::kBarrier;
+  }
+}
+
+bool receives(const Collective& operation, int rank) {
+  switch (operation.kind) {
+    case CollectiveKind::kReduce:
+    case CollectiveKind::kGather:
+      return rank == operation.peer;
+    case CollectiveKind::kBroadcast:
+      return rank != operation.peer;
+    default:
+      return operation.kind != CollectiveKind::kBarrier;
+  }
+}
+
 CollectiveSignature signature_of(const Collective& collective, std::uint64_t sequence) {
   CollectiveSignature signature;
   signature.sequence = sequence;

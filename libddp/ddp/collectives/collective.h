@@ -48,6 +48,12 @@ struct Collective {
   Stream producer = {};       // the operation runs behind this stream's work
 };
 
+// True if other ranks may need this rank's input: in a broadcast or scatter the root's, in a
+// barrier nobody's. Likewise, whether the operation writes this rank's output: in a reduce or
+// gather the root's, in a broadcast everybody's but the root's. Not for send and recv.
+[[nodiscard]] bool contributes(const Collective& operation, int rank);
+[[nodiscard]] bool receives(const Collective& operation, int rank);
+
 // What must be equal on all ranks, small enough to travel with every message.
 struct CollectiveSignature {
   std::uint64_t sequence = 0;

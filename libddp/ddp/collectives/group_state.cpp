@@ -67,6 +67,7 @@ std::shared_ptr<FlightRecorder> make_recorder(const GroupConfig& config) {
 
 GroupState::GroupState(GroupConfig group_config)
     : config(with_defaults(std::move(group_config))),
+      user_store("user", config.store),
       names(config),
       recorder(make_recorder(config)),
       meetings(std::make_shared<FlightRecorder>(config.world_size > 1 ? kMeetings : 0)),

@@ -12,6 +12,7 @@
 #include "ddp/collectives/collective.h"
 #include "ddp/collectives/group_config.h"
 #include "ddp/collectives/group_names.h"
+#include "ddp/store/prefix_store.h"
 
 namespace ddp {
 
@@ -21,6 +22,7 @@ struct GroupState {
   explicit GroupState(GroupConfig group_config);
 
   GroupConfig config;
+  PrefixStore user_store;                    // what ProcessGroup::store() gives
   GroupNames names;                          // of its ranks, in messages
   std::shared_ptr<FlightRecorder> recorder;  // the last operations; for any thread
   std::shared_ptr<FlightRecorder> meetings;  // the submitting thread's waits in the store: meet()

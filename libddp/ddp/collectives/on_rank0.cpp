@@ -52,7 +52,7 @@ std::string collectives_of(ProcessGroup& group) {
 
 PrefixStore open_store(ProcessGroup& group) {
   const std::string name = group.fresh_name("on_rank0_");
-  return {name, group.store().clone()};
+  return {name, group.state().config.store->clone()};
 }
 
 // They may only be late. But if rank 0 alone calls on_rank0, nothing else tells.

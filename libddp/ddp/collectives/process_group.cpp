@@ -37,6 +37,7 @@ void Work::wait_host() const { wait_host(Timeout::max()); }
 
 std::optional<Interval> Work::interval() const {
   if (group == nullptr) throw std::logic_error("interval of a Work that stands for no operation");
+  group->check_process();
   return group->interval(sequence);
 }
 
@@ -50,15 +51,25 @@ int ProcessGroup::world_size() const noexcept { return config().world_size; }
 Device ProcessGroup::device() const noexcept { return config().device; }
 Timeout ProcessGroup::timeout() const noexcept { return config().timeout; }
 const std::string& ProcessGroup::name() const noexcept { return config().name; }
-Store& ProcessGroup::store() const { return *config().store; }
 FlightRecorder& ProcessGroup::recorder() const { return *state_->recorder; }
 const GroupConfig& ProcessGroup::config() const { return state_->config; }
 const std::shared_ptr<FlightRecorder>& ProcessGroup::shared_recorder() const {
   return state_->recorder;
 }
 
+Store& ProcessGroup::store() const {
+  check_process();
+  return state_->user_store;
+}
+
+Allocation ProcessGroup::allocate(std::size_t size_bytes) {
+  check_process();
+  return do_allocate(size_bytes);
+}
+
 // The other ranks will report a peer's error; on this rank it is our own.
 void ProcessGroup::abort(std::string_view reason) {
+  check_process();
   config().error_file.keep({.message = std::string(reason), .step = state_->step()});
   do_abort(reason);
 }
@@ -68,6 +79,7 @@ bool ProcessGroup::release(const Buffer& memory) noexcept {
 }
 
 void ProcessGroup::start_timing(std::uint64_t operations) {
+  check_process();
   if (operations == 0 || operations > kMaxTimedOperations) {
     throw std::invalid_argument("cannot time the last " + std::to_string(operations) +
                                 " operations, only 1 to " + std::to_string(kMaxTimedOperations));
@@ -183,12 +195,25 @@ Work ProcessGroup::barrier(Stream producer) {
 }
 
 std::string ProcessGroup::fresh_name(const std::string& purpose) {
-  return purpose + std::to_string(state_->fresh_names++);
+  check_process();
+  const bool ends_with_digit = !purpose.empty() && purpose.back() >= '0' && purpose.back() <= '9';
+  return purpose + (ends_with_digit ? "_" : "") + std::to_string(state_->fresh_names++);
 }
 
 ScopedTimeout::ScopedTimeout(ProcessGroup& group, Timeout timeout)
-    : group_(group), before_(std::exchange(group.state().timeout, timeout)) {}
+    : group_(group), before_(group.state().timeout) {
+  if (timeout <= Timeout(0)) {
+    throw std::invalid_argument("a timeout is " + std::to_string(timeout.count()) +
+                                " ms, but it must be above 0");
+  }
+  group.state().timeout = timeout;
+}
 
 ScopedTimeout::~ScopedTimeout() { group_.state().timeout = before_; }
+
+ScopedLabel::ScopedLabel(ProcessGroup& group, const std::string& text)
+    : recorder_(group.recorder()), before_(recorder_.label(recorder_.labels().add(text))) {}
+
+ScopedLabel::~ScopedLabel() { recorder_.label(before_); }
 
 }  // namespace ddp

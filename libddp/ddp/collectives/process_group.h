@@ -59,6 +59,12 @@ struct [[nodiscard]] Work {
 //   PeerError      a rank died, left, called abort(), or failed by itself
 // Only a rank that failed by itself, as with a CudaError, throws its own error instead.
 //
+// Operands that a call refuses do not break the group: it throws std::invalid_argument, and nothing
+// was submitted, while the other ranks may wait for this one. Refused are operands without memory
+// or on another device than device(), input and output that differ in type or do not fit each other
+// in size, ranks that the group does not have, and the average of integers. A batch that is open
+// throws them from the call, not from end().
+//
 // Destroying a group gives its operations a second to end; otherwise it does not wait for its
 // peers. NCCL is the exception: it may close its connections only when all ranks of the host do,
 // and gets 10 s for that. After a fork, the child cannot use the group: calls and waits throw
@@ -78,6 +84,8 @@ class ProcessGroup : public std::enable_shared_from_this<ProcessGroup> {
   // The timeout of every wait for the other ranks, unless a ScopedTimeout replaces it.
   [[nodiscard]] Timeout timeout() const noexcept;
   [[nodiscard]] const std::string& name() const noexcept;
+  // For notes of the program. Its keys are this group's: another group, also a duplicate or a part
+  // of this one, does not see them.
   [[nodiscard]] Store& store() const;
   // "shm", "nccl", "tcp", "shm+tcp", or "self" in a world of one.
   [[nodiscard]] virtual std::string_view backend() const = 0;
@@ -103,8 +111,11 @@ class ProcessGroup : public std::enable_shared_from_this<ProcessGroup> {
   // output[s * n .. ] = rank s's input[rank * n .. ]; both have n * world_size elements, and do not
   // overlap.
   Work all_to_all(const Buffer& input, const Buffer& output, Stream producer = {});
+  // To and from one other rank. Sends of this rank to `dst` meet the receives there in order; count
+  // and type must be the same on both sides.
   Work send(const Buffer& buffer, int dst, Stream producer = {});
   Work recv(const Buffer& buffer, int src, Stream producer = {});
+  // Is done when every rank has submitted it and, on CUDA, its producer has reached it.
   Work barrier(Stream producer = {});
 
   // Operations that start together:
@@ -113,7 +124,8 @@ class ProcessGroup : public std::enable_shared_from_this<ProcessGroup> {
   //   (void)group->recv(other, previous);
   //   batch.end().wait();
   // Sends and receives of one batch make progress concurrently. On the CPU they run before the
-  // batch's collectives, so do not mix the two kinds where their order matters.
+  // batch's collectives, so do not mix the two kinds where their order matters. On the CPU a batch
+  // has at most 1024 operations.
   class [[nodiscard]] Batch;
   Batch batch();
 
@@ -126,7 +138,7 @@ class ProcessGroup : public std::enable_shared_from_this<ProcessGroup> {
 
   // Zeroed memory on device() that suits this group's collectives. Must not outlive the group.
   // Freeing it releases it first, as release() does.
-  [[nodiscard]] virtual Allocation allocate(std::size_t size_bytes) = 0;
+  [[nodiscard]] Allocation allocate(std::size_t size_bytes);
 
   // Waits until no operation of this group uses the memory any more: to be called before memory is
   // freed, or written, that no wait has covered, as after an exception. It waits for a second; then
@@ -160,6 +172,7 @@ class ProcessGroup : public std::enable_shared_from_this<ProcessGroup> {
   explicit ProcessGroup(GroupConfig config);
 
   virtual void do_abort(std::string_view reason) = 0;
+  [[nodiscard]] virtual Allocation do_allocate(std::size_t size_bytes) = 0;
   // For a backend that is done with the memory, or has enqueued its last use, when submit()
   // returns.
   virtual bool do_release(const Buffer&) noexcept { return true; }
@@ -208,7 +221,8 @@ class [[nodiscard]] ProcessGroup::Batch {
 };
 
 // While it lives, operations submitted to the group wait this long for the other ranks, instead of
-// the group's timeout. For the thread that submits.
+// the group's timeout. Throws std::invalid_argument unless it is above 0. For the thread that
+// submits.
 class [[nodiscard]] ScopedTimeout {
  public:
   ScopedTimeout(ProcessGroup& group, Timeout timeout);
@@ -219,6 +233,21 @@ class [[nodiscard]] ScopedTimeout {
  private:
   ProcessGroup& group_;
   Timeout before_;
+};
+
+// While it lives, operations submitted to the group have this label in reports of hangs and errors:
+// "all_gather #9 (batch norm in training mode)". The group keeps each different text, so use few.
+// For the thread that submits.
+class [[nodiscard]] ScopedLabel {
+ public:
+  ScopedLabel(ProcessGroup& group, const std::string& text);
+  ~ScopedLabel();
+  ScopedLabel(const ScopedLabel&) = delete;
+  ScopedLabel& operator=(const ScopedLabel&) = delete;
+
+ private:
+  FlightRecorder& recorder_;
+  std::uint32_t before_;
 };
 
 }  // namespace ddp

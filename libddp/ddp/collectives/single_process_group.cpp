@@ -31,12 +31,11 @@ class SingleProcessGroup final : public ProcessGroup {
     check_not_aborted();
   }
 
-  Allocation allocate(std::size_t size_bytes) override {
+ protected:
+  Allocation do_allocate(std::size_t size_bytes) override {
     return device().is_cuda() ? cu::allocate_device(size_bytes, device())
                               : allocate_host(size_bytes);
   }
-
- protected:
   void do_abort(std::string_view reason) override {
     const std::lock_guard lock(mutex_);
     if (abort_reason_.empty()) abort_reason_ = "[self] rank 0 aborted: " + std::string(reason);

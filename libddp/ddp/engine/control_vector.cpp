@@ -88,7 +88,8 @@ void ControlVector::add_metric(std::size_t slot, double value, double weight) {
 void ControlVector::add_metric(std::size_t slot, const Buffer& value, double weight) {
   use_slot(slot, weight);
   const bool is_taken = own().metric(slot).weight != 0;
-  if (value.count != 1 || value.device != group_.device() || is_taken) {
+  const bool fits = value.count == 1 && value.data != nullptr && value.device == group_.device();
+  if (!fits || is_taken) {
     throw std::invalid_argument("[ddp] metric " + std::to_string(slot) + ": got " +
                                 to_string(value) + ", expected one element on " +
                                 to_string(group_.device()) +

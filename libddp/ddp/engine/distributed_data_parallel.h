@@ -138,14 +138,19 @@ class DistributedDataParallel {
   [[nodiscard]] double begin_step(const StepOptions& options = {});
 
   // Adds a value to metric `slot` (< kMaxMetrics), which is averaged over ranks by weight. Call it
-  // between begin_step and the first mark_ready of the step.
+  // between begin_step and the first mark_ready of the step; at another time this throws
+  // std::logic_error. Throws std::invalid_argument for another slot, and for a weight that is
+  // negative or not finite.
   void record_metric(std::size_t slot, double value, SampleCount weight);
   // As above, for one element on the group's device. It is read behind the gradients of the first
-  // bucket, so the host does not wait for the loss. At most once for each slot and pass.
+  // bucket, so the host does not wait for the loss, and must stay as it is until wait() of this
+  // pass. At most once for each slot and pass, and not together with host values: a second value,
+  // and one that is not one element of memory on the group's device, throw std::invalid_argument.
   void record_metric(std::size_t slot, const Buffer& value, SampleCount weight);
 
   // Takes part in vote `slot` (< kMaxVotes) of all ranks; a rank is in favour if one of its calls
   // in the step was. For decisions on which ranks must agree. May be called when record_metric may.
+  // Throws std::invalid_argument for another slot.
   void vote(std::size_t slot, bool in_favour);
 
   // Gradient i is final once the work that `stream` holds now has run. A second call in a pass is

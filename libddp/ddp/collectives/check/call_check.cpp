@@ -75,9 +75,9 @@ bool CallCheck::look() {
 }
 
 bool CallCheck::compare(const CollectiveSignature& call) {
-  compared_ = call.sequence;
   const std::string own = encode({rank_, call});
   const std::string first = store_->compare_set(key_of(call.sequence), "", own);
+  compared_ = call.sequence;  // only now: if the store is late, the next look compares it again
   const Call other = decode(first);
   if (rank_ == 0 && call.sequence > kKept) store_->delete_key(key_of(call.sequence - kKept));
   if (other.signature == call) return true;

@@ -42,7 +42,6 @@ std::optional<RankIdentity> read(Store& store, int rank) {
 PeerRoll::PeerRoll(const GroupConfig& config)
     : store_(std::make_shared<PrefixStore>("roll", config.background_store)),
       rank_(config.rank),
-      world_size_(config.world_size),
       names_(config),
       leavers_(store_, "leavers"),
       neighbours_(store_, "on " + host_identity()) {
@@ -62,8 +61,8 @@ void PeerRoll::leave(std::uint64_t collectives) noexcept {
 }
 
 std::string PeerRoll::missing(const std::function<bool()>& is_settled,
-                              std::optional<int> suspect) const noexcept {
-  const auto look = [&] { return suspect ? find_loss_of(*suspect) : find_missing(); };
+                              std::optional<int> suspect) noexcept {
+  const auto look = [&] { return suspect ? find_loss_of(*suspect) : find_missing(true); };
   try {
     const Deadline deadline = Deadline::after(kPatience);
     std::string found = look();
@@ -71,7 +70,7 @@ std::string PeerRoll::missing(const std::function<bool()>& is_settled,
       std::this_thread::sleep_for(kPause);
       found = look();
     }
-    return found.empty() && suspect ? find_dead() : found;
+    return found.empty() && suspect ? find_missing(false) : found;
   } catch (const std::exception& error) {
     logging::debug(std::string("[peer_roll] cannot find out which rank is missing: ") +
                    error.what());
@@ -80,21 +79,15 @@ std::string PeerRoll::missing(const std::function<bool()>& is_settled,
 }
 
 // A rank that has left may have done its part, so a dead rank is preferred.
-std::string PeerRoll::find_missing() const {
+std::string PeerRoll::find_missing(bool also_left) {
   std::string found;
-  for (int other = 0; other < world_size_; ++other) {
-    const Fate fate = other == rank_ ? Fate::kUnknown : find_fate(other);
-    if (fate == Fate::kDied) return name(other) + " died";
-    if (fate == Fate::kLeft && found.empty()) found = name(other) + " left the group";
+  for (const Lost& each : lost()) {
+    if (each.fate == Fate::kDied) return name(each.rank) + " died";
+    if (each.fate == Fate::kLeft && also_left && found.empty()) {
+      found = name(each.rank) + " left the group";
+    }
   }
   return found;
-}
-
-std::string PeerRoll::find_dead() const {
-  for (int other = 0; other < world_size_; ++other) {
-    if (other != rank_ && find_fate(other) == Fate::kDied) return name(other) + " died";
-  }
-  return "";
 }
 
 std::string PeerRoll::find_loss_of(int rank) const {
@@ -125,6 +118,7 @@ PeerRoll::Fate PeerRoll::fate_of(int rank) const noexcept {
 // As in find_fate(), whether processes have ended is read before who has left. A leaver comes into
 // the list last, and may end before; so before a rank is called dead, it is asked for by itself.
 std::vector<PeerRoll::Lost> PeerRoll::lost() noexcept {
+  const std::lock_guard lock(mutex_);
   const bool knows_neighbours = read_lists([this] {
     for (const std::string& text : neighbours_.read_new()) {
       const std::size_t blank = text.find(' ');

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
@@ -20,7 +21,7 @@ namespace ddp {
 class FirstError;
 
 // Finds the missing rank: each rank of a group writes into the store who it is, and when it leaves.
-// Thread-safe, except for lost().
+// Thread-safe.
 class PeerRoll {
  public:
   explicit PeerRoll(const GroupConfig& config);
@@ -35,7 +36,7 @@ class PeerRoll {
   // is suspected, another one is named only if it died and nothing is known of the suspect.
   [[nodiscard]] std::string missing(
       const std::function<bool()>& is_settled = [] { return false; },
-      std::optional<int> suspect = {}) const noexcept;
+      std::optional<int> suspect = {}) noexcept;
 
   enum class Fate { kUnknown, kLeft, kDied };
   // The fate of one rank, as far as this rank can see now.
@@ -48,7 +49,7 @@ class PeerRoll {
   // The other ranks that have left, and those of this host whose processes have ended (their fate
   // is unknown while the store does not answer, since they may have left before). However large the
   // group is, this asks the store for two keys, for what is new, and for ranks whose processes have
-  // ended. For one thread at a time.
+  // ended.
   [[nodiscard]] std::vector<Lost> lost() noexcept;
 
   // True if a rank has left without its part of this collective, or left at all if it is a send or
@@ -68,16 +69,15 @@ class PeerRoll {
     RankIdentity who;
   };
 
-  [[nodiscard]] std::string find_missing() const;
+  [[nodiscard]] std::string find_missing(bool also_left);
   [[nodiscard]] std::string find_loss_of(int rank) const;
-  [[nodiscard]] std::string find_dead() const;
   [[nodiscard]] Fate find_fate(int rank) const;
   [[nodiscard]] std::string name(int rank) const;
 
   std::shared_ptr<Store> store_;
   int rank_;
-  int world_size_;
   GroupNames names_;
+  std::mutex mutex_;      // of what follows
   StoreList leavers_;     // their numbers
   StoreList neighbours_;  // of this host: their numbers and identities
   // What lost() has read so far:

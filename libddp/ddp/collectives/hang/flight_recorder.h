@@ -110,8 +110,10 @@ class FlightRecorder {
   [[nodiscard]] HangContact& hang() { return hang_; }
   [[nodiscard]] const HangContact& hang() const { return hang_; }
 
-  // Labels operations that are submitted while it lives (for a batch: whose end() is called then).
-  // For the thread that submits.
+  // Labels operations that are submitted from now on (for a batch: whose end() is called then).
+  // Returns the label before. For the thread that submits.
+  Label label(Label next) { return std::exchange(current_label_, next); }
+  // The same, for as long as it lives.
   class [[nodiscard]] Labelled : ScopedValue<Label> {
    public:
     Labelled(FlightRecorder& recorder, Label label) : ScopedValue(recorder.current_label_, label) {}

@@ -95,7 +95,7 @@ void HangWatch::blame_store(const std::vector<Group>& groups) {
 const HangWatch::Group* HangWatch::longest_pending(const std::vector<Group>& groups) {
   const auto oldest =
       std::max_element(groups.begin(), groups.end(), [](const Group& left, const Group& right) {
-        return left.hang && right.hang ? left.hang->age < right.hang->age : !left.hang;
+        return right.hang && (!left.hang || left.hang->age < right.hang->age);
       });
   return oldest != groups.end() && oldest->hang ? &*oldest : nullptr;
 }

@@ -71,11 +71,6 @@ class HierarchicalProcessGroup final : public QueuedProcessGroup {
   void check_on(std::span<const int> awaited, const std::function<bool()>& has_come) override {
     roll_.check_on(awaited, has_come, first_error_, "[shm+tcp]");
   }
-
-  // Shared memory where there is any, which waits for the group inside the host before it goes.
-  Allocation allocate(std::size_t size_bytes) override {
-    return guard(groups_.inside ? groups_.inside->allocate(size_bytes) : allocate_host(size_bytes));
-  }
   bool wait_released(const Buffer& memory, Timeout timeout) override {
     return QueuedProcessGroup::wait_released(memory, timeout) &&
            groups_.wait_released(memory, timeout);
@@ -83,6 +78,10 @@ class HierarchicalProcessGroup final : public QueuedProcessGroup {
 
  protected:
   OperationQueue& queue() override { return queue_; }
+  // Shared memory where there is any, which waits for the group inside the host before it goes.
+  Allocation do_allocate(std::size_t size_bytes) override {
+    return guard(groups_.inside ? groups_.inside->allocate(size_bytes) : allocate_host(size_bytes));
+  }
   void do_abort(std::string_view reason) override {
     first_error_.set(PeerError(origin_ + " aborted: " + std::string(reason)));
   }

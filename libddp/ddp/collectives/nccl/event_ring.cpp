@@ -1,13 +1,34 @@
 // SPDX-License-Identifier: MIT
 #include "ddp/collectives/nccl/event_ring.h"
 
+#include <algorithm>
+
 namespace ddp {
+
+// Ranges that touch become one, as those of neighbouring tensors do; so does the last one with each
+// that finds no place.
+void MemoryRanges::add(const MemoryRange& range) {
+  for (MemoryRange& each : ranges_) {
+    const bool is_free = each.end == 0;
+    const bool touches = range.begin <= each.end && each.begin <= range.end;
+    if (!is_free && !touches && &each != &ranges_.back()) continue;
+    each.begin = is_free ? range.begin : std::min(each.begin, range.begin);
+    each.end = std::max(each.end, range.end);
+    return;
+  }
+}
+
+bool MemoryRanges::overlap(const MemoryRange& memory) const {
+  return std::ranges::any_of(ranges_,
+                             [&](const MemoryRange& each) { return each.overlaps(memory); });
+}
 
 EventRing::EventRing(Device device) {
   for (Events& each : events_) each = {cu::Event(device), cu::Event(device)};
 }
 
-void EventRing::begin(const CollectiveSignature& signature, Timeout timeout, MemoryRange operands) {
+void EventRing::begin(const CollectiveSignature& signature, Timeout timeout,
+                      const MemoryRanges& operands) {
   announced_.push({signature, timeout.count(), operands});
   begun_.fetch_add(1);
 }
@@ -47,8 +68,8 @@ void EventRing::make_wait(std::uint64_t sequence, Stream consumer) {
 bool EventRing::uses(const MemoryRange& memory) {
   const std::uint64_t last = recorded_.load();
   for (std::uint64_t sequence = completed_.load() + 1; sequence <= last; ++sequence) {
-    const MemoryRange operands = announced_.value(sequence).value_or(Announced()).operands;
-    if (operands.overlaps(memory) && !done(sequence)) return true;
+    const MemoryRanges operands = announced_.value(sequence).value_or(Announced()).operands;
+    if (operands.overlap(memory) && !done(sequence)) return true;
   }
   return false;
 }

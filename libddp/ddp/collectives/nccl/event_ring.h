@@ -25,6 +25,17 @@ struct MemoryRange {
   }
 };
 
+// The memory of an operation: these addresses, and of an operation with more ranges than fit here
+// some between them.
+class MemoryRanges {
+ public:
+  void add(const MemoryRange& range);
+  [[nodiscard]] bool overlap(const MemoryRange& memory) const;
+
+ private:
+  std::array<MemoryRange, 6> ranges_;  // those in use first
+};
+
 // The events of operations that run one after the other on one stream; made once and reused in
 // turn. Operations are numbered 1, 2, ...
 //
@@ -40,7 +51,8 @@ class EventRing {
   [[nodiscard]] std::uint64_t next() const { return begun_.load() + 1; }
   // Announces operation next(). It reuses the entry of the operation kCapacity before it, which
   // must be done. The operation touches no memory outside of `operands`.
-  void begin(const CollectiveSignature& signature, Timeout timeout, MemoryRange operands = {});
+  void begin(const CollectiveSignature& signature, Timeout timeout,
+             const MemoryRanges& operands = {});
   // Orders the announced operation, which will be enqueued on `stream`, behind what `producer`
   // holds now. An operation may have several producers.
   void order_behind(Stream producer, Stream stream);
@@ -72,7 +84,7 @@ class EventRing {
   struct Announced {
     CollectiveSignature signature;
     Timeout::rep timeout = kLongestTimeout.count();
-    MemoryRange operands;
+    MemoryRanges operands;
   };
 
   struct Events {

@@ -5,7 +5,7 @@
 
 namespace ddp {
 
-void break_group(FirstError& first_error, const PeerRoll& roll, const NcclActivity& activity,
+void break_group(FirstError& first_error, PeerRoll& roll, const NcclActivity& activity,
                  const std::string& reason, bool blames_peer) {
   const auto& [rank, what] = activity;
   const std::string missing = roll.missing([&] { return first_error.poll(); });
@@ -19,8 +19,7 @@ void break_group(FirstError& first_error, const PeerRoll& roll, const NcclActivi
   }
 }
 
-void look_for_async_error(NcclCommunicator& communicator, FirstError& first_error,
-                          const PeerRoll& roll,
+void look_for_async_error(NcclCommunicator& communicator, FirstError& first_error, PeerRoll& roll,
                           const std::function<NcclActivity()>& find_activity) {
   const ncclResult_t state = communicator.async_state();
   if (state == ncclSuccess || state == ncclInProgress) return;

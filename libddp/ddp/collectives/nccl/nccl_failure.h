@@ -22,11 +22,11 @@ struct NcclActivity {
 // at most, so this asks the PeerRoll which rank is missing, for half a second unless another rank
 // reports first. With an answer, or if NCCL itself blames a peer, the error is a PeerError; else a
 // CudaError.
-void break_group(FirstError& first_error, const PeerRoll& roll, const NcclActivity& activity,
+void break_group(FirstError& first_error, PeerRoll& roll, const NcclActivity& activity,
                  const std::string& reason, bool blames_peer = false);
 
 // The same for an error of NCCL's own threads, if there is one.
-void look_for_async_error(NcclCommunicator& communicator, FirstError& first_error,
-                          const PeerRoll& roll, const std::function<NcclActivity()>& find_activity);
+void look_for_async_error(NcclCommunicator& communicator, FirstError& first_error, PeerRoll& roll,
+                          const std::function<NcclActivity()>& find_activity);
 
 }  // namespace ddp

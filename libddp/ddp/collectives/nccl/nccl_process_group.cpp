@@ -51,15 +51,11 @@ MemoryRange range_of(const void* data, std::size_t size_bytes) {
   return {begin, begin + size_bytes};
 }
 
-// From the lowest operand to the end of the highest one.
-MemoryRange operands_of(std::span<const Collective> operations) {
-  MemoryRange all;
+MemoryRanges operands_of(std::span<const Collective> operations) {
+  MemoryRanges all;
   for (const Collective& each : operations) {
     for (const Buffer& operand : {each.input, each.output}) {
-      if (operand.count == 0) continue;
-      const MemoryRange range = range_of(operand.data, operand.size_bytes());
-      all.begin = all.end == 0 ? range.begin : std::min(all.begin, range.begin);
-      all.end = std::max(all.end, range.end);
+      if (operand.count > 0) all.add(range_of(operand.data, operand.size_bytes()));
     }
   }
   return all;
@@ -74,9 +70,9 @@ class NcclProcessGroup final : public ProcessGroup {
   void check_on(std::span<const int> awaited, const std::function<bool()>& has_come) override {
     roll_.check_on(awaited, has_come, first_error_, "[nccl]");
   }
-  Allocation allocate(std::size_t size_bytes) override;
 
  protected:
+  Allocation do_allocate(std::size_t size_bytes) override;
   void do_abort(std::string_view reason) override;
   bool do_release(const Buffer& memory) noexcept override;
   std::uint64_t submit(std::span<const Collective> operations) override;
@@ -139,7 +135,7 @@ NcclProcessGroup::~NcclProcessGroup() {
   first_error_.is_set() ? communicator_->abort() : communicator_->destroy();
 }
 
-Allocation NcclProcessGroup::allocate(std::size_t size_bytes) {
+Allocation NcclProcessGroup::do_allocate(std::size_t size_bytes) {
   return memory_.allocate(
       size_bytes, [self = weak_from_this(), device = device()](void* memory, std::size_t size) {
         const auto alive = self.lock();
@@ -263,9 +259,9 @@ void NcclProcessGroup::enqueue(std::span<const Collective> operations) {
                                  rank(), world_size(), element});
   });
   for (const Collective& each : operations) {
-    const bool has_result = each.kind != CollectiveKind::kReduce || each.peer == rank();
-    if (each.op != ReduceOp::kAverage || !has_result) continue;
-    cu::scale(each.output, 1.0 / world_size(), side_.view());
+    if (each.op == ReduceOp::kAverage && receives(each, rank())) {
+      cu::scale(each.output, 1.0 / world_size(), side_.view());
+    }
   }
 }
 

@@ -24,17 +24,6 @@ std::size_t chunk_elements(const Buffer& operand, std::size_t ranks) {
   return bytes / kHostAlignment * kHostAlignment / size_of(operand.dtype);
 }
 
-bool has_result(const Collective& operation, int rank) {
-  switch (operation.kind) {
-    case CollectiveKind::kReduce:
-      return rank == operation.peer;
-    case CollectiveKind::kBroadcast:
-      return rank != operation.peer;
-    default:
-      return true;
-  }
-}
-
 // For a rank whose own operand the others cannot reach, while other ranks' operands can be reached:
 // a copy of the operand goes to the heap, and the result is copied back. Otherwise ranks that have
 // already gone on to compute would have to come back and copy their parts.
@@ -63,10 +52,6 @@ void note_first(std::atomic<Clock::rep>& when) {
 
 Clock::time_point time_in(const std::atomic<Clock::rep>& when) {
   return Clock::time_point(Clock::duration(when.load(std::memory_order_relaxed)));
-}
-
-bool has_term(const Collective& operation, int rank) {
-  return operation.kind != CollectiveKind::kBroadcast || rank == operation.peer;
 }
 
 bool lies_in_heap(const Member& self, int rank, std::uint64_t number) {
@@ -102,7 +87,7 @@ Region InPlaceRunner::offer(const Collective& operation, std::uint64_t number) {
   if (own.block != 0) return own;
   const std::optional<Buffer> copy = stage_.take(number, operation.input);
   if (!copy) return {};
-  if (has_term(operation, self_.rank())) cpu::copy(operation.input, *copy);
+  if (contributes(operation, self_.rank())) cpu::copy(operation.input, *copy);
   return heap_.find(*copy);
 }
 
@@ -116,7 +101,7 @@ Interval InPlaceRunner::run(const Collective& operation, std::uint64_t number) {
     if (guest) abandon();
     throw;
   }
-  const bool is_wanted = has_result(operation, self_.rank());
+  const bool is_wanted = receives(operation, self_.rank());
   if (guest && is_wanted) guest->take_home();
   if (const auto copy = stage_.find(number)) {
     if (is_wanted) cpu::copy(*copy, operation.input);
@@ -207,7 +192,7 @@ void InPlaceRunner::work_on(const Collective& operation, std::size_t begin, std:
   for (int rank = 0; rank < self_.world_size(); ++rank) {
     const Buffer chunk = operands_[static_cast<std::size_t>(rank)].slice(begin, n);
     terms_.push_back(chunk);
-    if (has_result(operation, rank)) targets_.push_back(chunk);
+    if (receives(operation, rank)) targets_.push_back(chunk);
   }
   if (operation.kind != CollectiveKind::kBroadcast) {
     return cpu::reduce_terms(terms_, targets_, operation.op);

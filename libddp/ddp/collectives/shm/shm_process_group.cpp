@@ -55,13 +55,12 @@ class ShmProcessGroup final : public QueuedProcessGroup {
     }
   }
 
-  Allocation allocate(std::size_t size_bytes) override {
+ protected:
+  OperationQueue& queue() override { return queue_; }
+  Allocation do_allocate(std::size_t size_bytes) override {
     const bool is_small = size_bytes <= shm::small_bytes(CollectiveKind::kAllReduce, world_size());
     return guard(is_small ? allocate_host(size_bytes) : heap_.allocate(size_bytes));
   }
-
- protected:
-  OperationQueue& queue() override { return queue_; }
   void do_abort(std::string_view reason) override {
     const std::string text =
         "[shm] " + self_.names().rank(rank()) + " aborted: " + std::string(reason);

@@ -29,18 +29,6 @@ std::size_t operand_bytes(const Collective& operation, int world_size) {
   }
 }
 
-bool has_something_to_post(const Collective& operation, int rank) {
-  switch (operation.kind) {
-    case CollectiveKind::kBroadcast:
-    case CollectiveKind::kScatter:
-      return rank == operation.peer;
-    case CollectiveKind::kBarrier:
-      return false;
-    default:
-      return true;
-  }
-}
-
 }  // namespace
 
 std::size_t small_bytes(CollectiveKind kind, int world_size) {
@@ -53,7 +41,7 @@ bool is_small(const Collective& operation, int world_size) {
 }
 
 std::span<const std::byte> elements_to_post(const Collective& operation, int rank) {
-  if (!has_something_to_post(operation, rank)) return {};
+  if (!contributes(operation, rank)) return {};
   const Buffer& input = operation.input;
   return {static_cast<const std::byte*>(input.data), input.size_bytes()};
 }

@@ -115,8 +115,7 @@ void TcpAlgorithms::agree(const Collective& operation) {
   is_in_head_ = input * size_of(current_.dtype) <= kHeadBytes;
   Head& own = heads_[index(rank_)];
   own.call = {current_, operation.part_of};
-  const bool has_input = current_.kind != CollectiveKind::kScatter || operation.peer == rank_;
-  if (is_in_head_ && has_input && current_.count > 0) {
+  if (is_in_head_ && contributes(operation, rank_) && current_.count > 0) {
     cpu::copy(operation.input, input_in_head(rank_, operation.input.dtype).slice(0, input));
   }
   Exchange exchange(*this);

@@ -85,10 +85,11 @@ class TcpProcessGroup final : public QueuedProcessGroup {
     roll_.check_on(awaited, has_come, first_error_, "[tcp]");
   }
 
-  Allocation allocate(std::size_t size_bytes) override { return guard(allocate_host(size_bytes)); }
-
  protected:
   OperationQueue& queue() override { return queue_; }
+  Allocation do_allocate(std::size_t size_bytes) override {
+    return guard(allocate_host(size_bytes));
+  }
   void do_abort(std::string_view reason) override {
     first_error_.set(PeerError(origin_ + " aborted: " + std::string(reason)));
   }

@@ -6,7 +6,6 @@
 #include <utility>
 #include <vector>
 
-#include "ddp/collectives/hang/flight_recorder.h"
 #include "ddp/nn/modules/batch_norm.h"
 #include "ddp/nn/parallel/data_parallel.h"
 
@@ -15,15 +14,12 @@ namespace {
 
 class GroupReducer final : public StatisticsReducer {
  public:
-  // The label says whom these operations wait for: a rank in evaluation makes none of them.
-  explicit GroupReducer(std::shared_ptr<ProcessGroup> group)
-      : group_(std::move(group)),
-        label_(group_->recorder().labels().add("batch norm in training mode")) {}
+  explicit GroupReducer(std::shared_ptr<ProcessGroup> group) : group_(std::move(group)) {}
 
   // Gathered and merged rather than summed: variances from sums of squares would be inexact.
   Tensor merge_moments(Context& context, const Tensor& moments) override {
     const auto ranks = static_cast<std::size_t>(group_->world_size());
-    const FlightRecorder::Labelled labelled(group_->recorder(), label_);
+    const ScopedLabel labelled(*group_, kLabel);
     const Tensor parts = context.empty({ranks, moments.count()}, moments.dtype());
     group_->all_gather(moments.buffer(), parts.buffer(), context.stream()).wait(context.stream());
     Tensor merged = context.empty(moments.shape(), moments.dtype());
@@ -32,13 +28,15 @@ class GroupReducer final : public StatisticsReducer {
   }
 
   void sum(Context& context, const Tensor& sums) override {
-    const FlightRecorder::Labelled labelled(group_->recorder(), label_);
+    const ScopedLabel labelled(*group_, kLabel);
     group_->all_reduce(sums.buffer(), ReduceOp::kSum, context.stream()).wait(context.stream());
   }
 
  private:
+  // Says whom these operations wait for: a rank in evaluation makes none of them.
+  static constexpr const char* kLabel = "batch norm in training mode";
+
   std::shared_ptr<ProcessGroup> group_;
-  FlightRecorder::Label label_;
 };
 
 void refuse_data_parallel(Module& module) {
