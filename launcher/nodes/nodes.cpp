@@ -23,6 +23,8 @@ namespace {
 constexpr Timeout kBetweenTries = std::chrono::seconds(1);
 constexpr Timeout kBetweenLookUps{250};
 
+constexpr const char* kRefused = "refused";  // "HOST: REASON" of the last node that did not fit
+
 std::string node_key(int rank) { return "node/" + std::to_string(rank); }
 
 void wait_for_node0(const Error& error, Patience& patience) {
@@ -145,9 +147,10 @@ std::string describe_waiting(Store& store, const NodePlan& plan) {
     if (!store.has(node_key(rank))) missing.push_back(rank);
   }
   const auto here = static_cast<std::size_t>(plan.count) - missing.size();
-  return fmt::format("{}/{} nodes here; missing node {}; {}{}", here, plan.count,
+  const std::string refused = store.find(kRefused).value_or("");
+  return fmt::format("{}/{} nodes here; missing node {}; {}{}{}", here, plan.count,
                      number_list(missing), plan.rank == 0 ? "listening on " : "meeting at ",
-                     to_string(plan.store));
+                     to_string(plan.store), refused.empty() ? "" : "; refused " + refused);
 }
 
 void announce(Store& store, const NodePlan& plan) {
@@ -172,14 +175,37 @@ void wait_for_others(Store& store, const NodePlan& plan, Patience& patience) {
   }
 }
 
-Meeting try_to_meet(const NodePlan& plan, Registration& registration, Patience& patience) {
+// The others, who wait for this node, would otherwise not hear of it.
+void tell_refusal(Store& store, const std::string& host, const LaunchError& reason) noexcept {
+  try {
+    store.set(kRefused, host + ": " + reason.what());
+  } catch (const std::exception&) {
+    // The store does not answer.
+  }
+}
+
+// Returns this node's rank.
+int join(const std::shared_ptr<Store>& store, const NodePlan& plan, const std::string& host,
+         Registration& registration) {
+  try {
+    check_terms(*store, plan);
+    const int rank = registration.make(store, plan);
+    if (store->find(kRefused).value_or("").starts_with(host + ": ")) store->delete_key(kRefused);
+    return rank;
+  } catch (const LaunchError& refusal) {
+    tell_refusal(*store, host, refusal);
+    throw;
+  }
+}
+
+Meeting try_to_meet(const NodePlan& plan, const std::string& host, Registration& registration,
+                    Patience& patience) {
   Meeting meeting;
   meeting.store = connect(plan, patience);
   Store& store = *meeting.store;
   if (plan.rank == 0) announce(store, plan);
   meeting.run_id = wait_for_run_id(store, plan, patience);
-  check_terms(store, plan);
-  meeting.self = registration.make(meeting.store, plan);
+  meeting.self = join(meeting.store, plan, host, registration);
   wait_for_others(store, plan, patience);
   meeting.worker_port = static_cast<std::uint16_t>(std::stoi(store.get("worker_port")));
   for (int rank = 0; rank < plan.count; ++rank) {
@@ -234,7 +260,7 @@ Meeting meet_nodes(const NodePlan& plan, const Node& self, Patience& patience) {
   Registration registration(self);
   for (;;) {
     try {
-      Meeting meeting = try_to_meet(plan, registration, patience);
+      Meeting meeting = try_to_meet(plan, self.host, registration, patience);
       registration.keep();
       return meeting;
     } catch (const TimeoutError& error) {

@@ -55,10 +55,11 @@ struct Meeting {
   [[nodiscard]] int world_size() const { return first_rank(static_cast<int>(nodes.size())); }
 };
 
-// Waits until all nodes are there, and says every few seconds which are missing. Also waits while
-// node 0 does not exist yet or does not answer for a while. Throws LaunchError if nodes do not come
-// in time, if two have the same rank, if they belong to different jobs, or if a signal ends the
-// wait. A launcher that gives up removes its entry, so that it can try again.
+// Waits until all nodes are there, and says every few seconds which are missing, and which one was
+// refused and why. Also waits while node 0 does not exist yet or does not answer for a while.
+// Throws LaunchError if nodes do not come in time, if two have the same rank, if they belong to
+// different jobs, or if a signal ends the wait. A launcher that gives up removes its entry, so that
+// it can try again.
 [[nodiscard]] Meeting meet_nodes(const NodePlan& plan, const Node& self, Patience& patience);
 
 }  // namespace ddp::launcher

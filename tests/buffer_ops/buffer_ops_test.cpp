@@ -268,6 +268,13 @@ TEST_CASE("fingerprint follows its formula", "[buffer_ops]") {
   CHECK(fingerprint_of(buffer_of(bytes)) ==
         mix(0x0807060504030201ULL + kC) + mix(0x0a09ULL + 2 * kC));
   CHECK(fingerprint_of(Buffer{}) == 0);
+  std::vector<std::uint64_t> words;  // whole vectors of processors, and rests of them
+  std::uint64_t sum = 0;
+  for (std::uint64_t i = 1; i <= 100; ++i) {
+    words.push_back(mix(i));
+    sum += mix(words.back() + i * kC);
+    CHECK(fingerprint_of({words.data(), 8 * words.size(), DType::kUInt8, kCpuDevice}) == sum);
+  }
 }
 
 TEST_CASE("fingerprint sees every bit, every position and the length", "[buffer_ops]") {

@@ -128,8 +128,7 @@ TEST_CASE("docs/collectives.md: text, and timeouts", "[docs]") {
     std::vector<float> values(1, 1);
 
     const ddp::ScopedLabel label(*group, "validation loss");
-    group->all_reduce(ddp::buffer_of(values))
-        .wait();  // "all_reduce #9 (validation loss)" if it hangs
+    group->all_reduce(ddp::buffer_of(values)).wait();  // "all_reduce #9 (validation loss)"
 
     expect(values[0] == 2, "the sum");
   });

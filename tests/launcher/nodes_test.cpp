@@ -182,6 +182,22 @@ TEST_CASE("launchers with different flags do not start a job", "[nodes]") {
              Contains("node 0 has --max_restarts 0, this node has --max_restarts 2"));
 }
 
+TEST_CASE("nodes that wait hear which one was refused, until it fits", "[nodes]") {
+  const TcpServer server({"127.0.0.1", 0});
+  const auto wait_in_vain = [&] {
+    return error_of([&] { meet(plan_of(0, 3, server), 1, kAtOnce); });
+  };
+  CHECK_THAT(wait_in_vain(), !Contains("refused"));
+  NodePlan other = plan_of(1, 3, server);
+  other.terms = "--max_restarts 2";
+  CHECK_THROWS(meet(other, 1));
+  CHECK_THAT(wait_in_vain(),
+             Contains("missing node 1, 2; ") &&
+                 Contains("; refused host1: node 0 has , this node has --max_restarts 2: these"));
+  CHECK_THROWS(meet(plan_of(1, 3, server), 1, kAtOnce));  // it fits, and waits in vain
+  CHECK_THAT(wait_in_vain(), !Contains("refused"));
+}
+
 TEST_CASE("a launcher that stops waiting may be started again", "[nodes]") {
   const TcpServer server({"127.0.0.1", 0});
   const NodePlan plan = plan_of(0, 2, server);
