@@ -16,8 +16,8 @@
 #include <vector>
 
 #include "ddp/base/error.h"
-#include "ddp/base/host_name.h"
-#include "ddp/base/write_all.h"
+#include "ddp/base/system/host_name.h"
+#include "ddp/base/system/write_all.h"
 #include "launcher/launch_error.h"
 #include "launcher/nodes/job_site.h"
 #include "launcher/nodes/nodes.h"

@@ -35,7 +35,7 @@ done
 # between include roots; libddp is a single root, so this function does.
 allowed() {
   case $1 in
-    libddp/ddp/base) echo base ;;
+    libddp/ddp/base*) echo base ;;
     libddp/ddp/store) echo "store base" ;;
     libddp/ddp/cuda) echo "cuda base" ;;
     libddp/ddp/buffer_ops) echo "buffer_ops cuda base" ;;

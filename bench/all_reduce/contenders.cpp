@@ -6,8 +6,8 @@
 
 #include "all_reduce/bound.h"
 #include "all_reduce/checker.h"
-#include "ddp/base/cpu_count.h"
 #include "ddp/base/error.h"
+#include "ddp/base/system/cpu_count.h"
 #include "ddp/buffer_ops/buffer_ops.h"
 #include "ddp/collectives/init.h"
 #include "ddp/collectives/tcp/tcp_process_group.h"

@@ -15,7 +15,7 @@
 
 #include "buffer_ops/experiments.h"
 #include "ddp/base/allocation.h"
-#include "ddp/base/cpu_count.h"
+#include "ddp/base/system/cpu_count.h"
 #include "ddp/buffer_ops/buffer_ops.h"
 #include "ddp/buffer_ops/loops.h"
 #include "support/command_line.h"

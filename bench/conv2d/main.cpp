@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-#include "ddp/base/cpu_count.h"
+#include "ddp/base/system/cpu_count.h"
 #include "ddp/kernels/conv2d.h"
 #include "support/blas.h"
 #include "support/command_line.h"

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "ddp/base/cpu_count.h"
+#include "ddp/base/system/cpu_count.h"
 #include "ddp/ddp.h"
 #include "engine/parts.h"
 #include "support/pinning.h"

@@ -11,8 +11,8 @@
 #include <thread>
 #include <vector>
 
-#include "ddp/base/cpu_count.h"
 #include "ddp/base/error.h"
+#include "ddp/base/system/cpu_count.h"
 #include "ddp/collectives/hang/flight_recorder.h"
 #include "support/pinning.h"
 #include "support/program.h"

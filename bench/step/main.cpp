@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "ddp/base/cpu_count.h"
+#include "ddp/base/system/cpu_count.h"
 #include "ddp/ddp.h"
 #include "step/options.h"
 #include "support/blas.h"

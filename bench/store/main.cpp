@@ -8,7 +8,7 @@
 #include <memory>
 #include <optional>
 
-#include "ddp/base/cpu_count.h"
+#include "ddp/base/system/cpu_count.h"
 #include "ddp/store/tcp_server.h"
 #include "store/operations.h"
 #include "store/throughput.h"

@@ -6,7 +6,7 @@
 #include <thread>
 #include <vector>
 
-#include "ddp/base/socket.h"
+#include "ddp/base/net/socket.h"
 
 namespace ddp::bench {
 

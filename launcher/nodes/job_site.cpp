@@ -12,7 +12,7 @@
 #include <utility>
 
 #include "ddp/base/error.h"
-#include "ddp/base/host_name.h"
+#include "ddp/base/system/host_name.h"
 #include "launcher/launch_error.h"
 #include "launcher/nodes/node_watch.h"
 #include "launcher/nodes/patience.h"

@@ -7,8 +7,8 @@
 #include <sstream>
 #include <utility>
 
-#include "ddp/base/background_thread.h"
 #include "ddp/base/error.h"
+#include "ddp/base/threads/background_thread.h"
 
 namespace ddp::launcher {
 namespace {

@@ -11,9 +11,9 @@
 #include <thread>
 #include <vector>
 
-#include "ddp/base/life_sign.h"
+#include "ddp/base/net/wake_up.h"
+#include "ddp/base/threads/life_sign.h"
 #include "ddp/base/time.h"
-#include "ddp/base/wake_up.h"
 #include "ddp/store/store.h"
 #include "launcher/nodes/nodes.h"
 #include "launcher/nodes/other_nodes.h"

@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "ddp/base/error.h"
+#include "ddp/base/net/resolve.h"
 #include "ddp/base/rank_list.h"
-#include "ddp/base/resolve.h"
 #include "ddp/store/prefix_store.h"
 #include "ddp/store/tcp_store.h"
 #include "launcher/launch_error.h"

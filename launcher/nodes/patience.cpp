@@ -5,8 +5,8 @@
 
 #include <chrono>
 
-#include "ddp/base/poll_until.h"
-#include "ddp/base/process_status.h"
+#include "ddp/base/net/poll_until.h"
+#include "ddp/base/system/process_status.h"
 #include "launcher/launch_error.h"
 
 namespace ddp::launcher {

@@ -16,8 +16,8 @@
 #include <utility>
 
 #include "ddp/base/error.h"
-#include "ddp/base/process_status.h"
-#include "ddp/base/resolve.h"
+#include "ddp/base/net/resolve.h"
+#include "ddp/base/system/process_status.h"
 #include "launcher/processes/process_tree.h"
 
 namespace ddp::launcher {

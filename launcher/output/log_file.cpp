@@ -6,7 +6,7 @@
 #include <cerrno>
 #include <utility>
 
-#include "ddp/base/write_all.h"
+#include "ddp/base/system/write_all.h"
 
 namespace ddp::launcher {
 

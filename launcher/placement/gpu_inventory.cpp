@@ -8,7 +8,7 @@
 #include <exception>
 #include <nlohmann/json.hpp>
 
-#include "ddp/base/dynamic_library.h"
+#include "ddp/base/system/dynamic_library.h"
 #include "launcher/processes/call_in_child.h"
 
 namespace ddp::launcher {

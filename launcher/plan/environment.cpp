@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <string_view>
 
-#include "ddp/base/cpu_count.h"
+#include "ddp/base/system/cpu_count.h"
 #include "ddp/base/worker_env.h"
 #include "launcher/output/log_route.h"
 

@@ -12,8 +12,8 @@
 #include <optional>
 #include <utility>
 
-#include "ddp/base/cpu_count.h"
-#include "ddp/base/descriptor_limit.h"
+#include "ddp/base/system/cpu_count.h"
+#include "ddp/base/system/descriptor_limit.h"
 #include "launcher/launch_error.h"
 #include "launcher/options/command.h"
 #include "launcher/options/fellow_launchers.h"

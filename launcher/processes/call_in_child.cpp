@@ -15,9 +15,9 @@
 
 #include "ddp/base/error.h"
 #include "ddp/base/file_descriptor.h"
-#include "ddp/base/poll_until.h"
-#include "ddp/base/process_status.h"
-#include "ddp/base/write_all.h"
+#include "ddp/base/net/poll_until.h"
+#include "ddp/base/system/process_status.h"
+#include "ddp/base/system/write_all.h"
 #include "launcher/processes/pipe.h"
 
 namespace ddp::launcher {

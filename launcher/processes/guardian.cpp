@@ -20,8 +20,8 @@
 
 #include "ddp/base/error.h"
 #include "ddp/base/file_descriptor.h"
-#include "ddp/base/poll_until.h"
-#include "ddp/base/write_all.h"
+#include "ddp/base/net/poll_until.h"
+#include "ddp/base/system/write_all.h"
 #include "launcher/processes/process_tree.h"
 
 namespace ddp::launcher {

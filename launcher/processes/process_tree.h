@@ -7,7 +7,7 @@
 
 #include <vector>
 
-#include "ddp/base/process_status.h"
+#include "ddp/base/system/process_status.h"
 #include "ddp/base/time.h"
 
 namespace ddp::launcher {

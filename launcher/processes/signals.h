@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "ddp/base/file_descriptor.h"
-#include "ddp/base/process_status.h"
+#include "ddp/base/system/process_status.h"
 
 namespace ddp::launcher {
 

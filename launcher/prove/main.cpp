@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "ddp/base/error.h"
-#include "ddp/base/write_all.h"
+#include "ddp/base/system/write_all.h"
 #include "launcher/launch_error.h"
 #include "launcher/prove/equivalence.h"
 #include "launcher/prove/options.h"

@@ -16,8 +16,8 @@
 #include <vector>
 
 #include "ddp/base/file_descriptor.h"
-#include "ddp/base/process_status.h"
 #include "ddp/base/step_sketch.h"
+#include "ddp/base/system/process_status.h"
 #include "launcher/launch_error.h"
 
 namespace ddp::prove {

@@ -8,8 +8,8 @@
 #include <utility>
 #include <vector>
 
-#include "ddp/base/host_name.h"
-#include "ddp/base/poll_until.h"
+#include "ddp/base/net/poll_until.h"
+#include "ddp/base/system/host_name.h"
 #include "ddp/store/tcp_store.h"
 #include "launcher/nodes/nodes.h"
 #include "launcher/nodes/worker_keys.h"

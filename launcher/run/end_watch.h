@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "ddp/base/process_status.h"
+#include "ddp/base/system/process_status.h"
 #include "ddp/base/time.h"
 #include "launcher/run/worker.h"
 

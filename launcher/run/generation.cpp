@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "ddp/base/poll_until.h"
+#include "ddp/base/net/poll_until.h"
 #include "ddp/base/rank_list.h"
 #include "launcher/earlier.h"
 

@@ -16,8 +16,8 @@
 #include <vector>
 
 #include "ddp/base/error.h"
-#include "ddp/base/poll_until.h"
-#include "ddp/base/process_status.h"
+#include "ddp/base/net/poll_until.h"
+#include "ddp/base/system/process_status.h"
 #include "ddp/base/time.h"
 #include "launcher/launch_error.h"
 #include "launcher/processes/pipe.h"

@@ -4,12 +4,12 @@
 #include <string>
 
 #include "ddp/base/file_descriptor.h"
-#include "ddp/base/worker_slot.h"
+#include "ddp/base/system/worker_slot.h"
 
 namespace ddp::launcher {
 
-// The memory that this node's workers write to: see ddp/base/worker_slot.h. It has no name, so it
-// ends with the last process that has it open.
+// The memory that this node's workers write to: see ddp/base/system/worker_slot.h. It has no name,
+// so it ends with the last process that has it open.
 class WorkerSlots {
  public:
   // All slots are empty. Where there is no such memory they stay empty.

@@ -12,8 +12,8 @@
 
 #include "ddp/base/error.h"
 #include "ddp/base/file_descriptor.h"
-#include "ddp/base/host_name.h"
-#include "ddp/base/process_status.h"
+#include "ddp/base/system/host_name.h"
+#include "ddp/base/system/process_status.h"
 #include "launcher/output/log_route.h"
 #include "launcher/plan/environment.h"
 #include "launcher/verdict/abort_message.h"

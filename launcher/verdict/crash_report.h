@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// Reads what ddp/base/crash_record.h writes.
+// Reads what ddp/base/system/crash_record.h writes.
 #pragma once
 
 #include <string>

@@ -8,7 +8,7 @@
 #include <optional>
 #include <string>
 
-#include "ddp/base/cgroup.h"
+#include "ddp/base/system/cgroup.h"
 #include "launcher/verdict/failure.h"
 
 namespace ddp::launcher {

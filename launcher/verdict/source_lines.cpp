@@ -14,7 +14,7 @@
 #include <filesystem>
 
 #include "ddp/base/file_descriptor.h"
-#include "ddp/base/poll_until.h"
+#include "ddp/base/net/poll_until.h"
 
 namespace ddp::launcher {
 namespace {

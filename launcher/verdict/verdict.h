@@ -6,7 +6,7 @@
 #include <span>
 #include <string>
 
-#include "ddp/base/process_status.h"
+#include "ddp/base/system/process_status.h"
 #include "launcher/output/console.h"
 #include "launcher/verdict/failure.h"
 

@@ -11,13 +11,13 @@
 #include <thread>
 
 #include "ddp/base/allocation.h"
-#include "ddp/base/background_thread.h"
 #include "ddp/base/buffer.h"
-#include "ddp/base/dynamic_library.h"
 #include "ddp/base/error.h"
 #include "ddp/base/rank_list.h"
-#include "ddp/base/run_until.h"
-#include "ddp/base/timed_mutex.h"
+#include "ddp/base/system/dynamic_library.h"
+#include "ddp/base/threads/background_thread.h"
+#include "ddp/base/threads/run_until.h"
+#include "ddp/base/threads/timed_mutex.h"
 #include "ddp/base/worker_env.h"
 #include "support/run_ranks.h"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "ddp/base/cpu_count.h"
+#include "ddp/base/system/cpu_count.h"
 
 #include <algorithm>
 #include <catch2/catch.hpp>

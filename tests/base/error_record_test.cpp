@@ -10,7 +10,7 @@
 
 #include "ddp/base/error.h"
 #include "ddp/base/file_descriptor.h"
-#include "ddp/base/worker_slot.h"
+#include "ddp/base/system/worker_slot.h"
 #include "support/files.h"
 
 using namespace ddp;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "ddp/base/process_status.h"
+#include "ddp/base/system/process_status.h"
 
 #include <sys/wait.h>
 #include <unistd.h>
@@ -7,7 +7,7 @@
 #include <catch2/catch.hpp>
 #include <csignal>
 
-#include "ddp/base/home_process.h"
+#include "ddp/base/system/home_process.h"
 
 using namespace ddp;
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "ddp/base/socket.h"
+#include "ddp/base/net/socket.h"
 
 #include <dlfcn.h>
 #include <netdb.h>

@@ -18,7 +18,7 @@
 #include <vector>
 
 #include "ddp/base/error.h"
-#include "ddp/base/shared_memory.h"
+#include "ddp/base/system/shared_memory.h"
 #include "ddp/buffer_ops/buffer_ops.h"
 #include "ddp/collectives/hang/flight_recorder.h"
 #include "ddp/collectives/peers/cpu_sharing.h"

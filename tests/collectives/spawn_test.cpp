@@ -2,7 +2,7 @@
 //
 // These tests fork real processes, which works because this program leaves no threads behind.
 #include "ddp/collectives/spawn.h"
-#include "ddp/base/socket.h"
+#include "ddp/base/net/socket.h"
 
 #include <dlfcn.h>
 #include <poll.h>
@@ -18,8 +18,8 @@
 #include <thread>
 #include <vector>
 
-#include "ddp/base/cpu_count.h"
 #include "ddp/base/error.h"
+#include "ddp/base/system/cpu_count.h"
 #include "ddp/collectives/init.h"
 #include "ddp/collectives/on_rank0.h"
 #include "ddp/kernels/conv2d.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "ddp/collectives/tcp/tcp_wire.h"
-#include "ddp/base/socket.h"
+#include "ddp/base/net/socket.h"
 
 #include <unistd.h>
 

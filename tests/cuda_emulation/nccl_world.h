@@ -12,7 +12,7 @@
 
 #include "ddp/base/buffer.h"
 #include "ddp/base/reduce_op.h"
-#include "ddp/base/shared_memory.h"
+#include "ddp/base/system/shared_memory.h"
 
 namespace ddp::emulation {
 

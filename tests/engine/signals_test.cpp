@@ -9,7 +9,7 @@
 #include <catch2/catch.hpp>
 #include <cstddef>
 
-#include "ddp/base/process_status.h"
+#include "ddp/base/system/process_status.h"
 #include "ddp/engine/distributed_data_parallel.h"
 #include "ddp/engine/signal_guard.h"
 #include "support/engine.h"

@@ -4,7 +4,7 @@
 #include <catch2/catch.hpp>
 #include <regex>
 
-#include "ddp/base/socket.h"
+#include "ddp/base/net/socket.h"
 #include "support/child_process.h"
 #include "support/files.h"
 

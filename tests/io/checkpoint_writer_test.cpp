@@ -12,7 +12,7 @@
 #include <thread>
 #include <vector>
 
-#include "ddp/base/process_status.h"
+#include "ddp/base/system/process_status.h"
 #include "ddp/io/checkpoint_directory.h"
 #include "soak/checkpoint_kills.h"
 #include "support/checkpoints.h"

@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "ddp/base/error.h"
-#include "ddp/base/host_name.h"
+#include "ddp/base/system/host_name.h"
 #include "ddp/io/average_meter.h"
 #include "ddp/io/crc32c.h"
 #include "ddp/io/event_record.h"

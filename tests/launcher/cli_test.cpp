@@ -5,7 +5,7 @@
 
 #include <filesystem>
 
-#include "ddp/base/socket.h"
+#include "ddp/base/net/socket.h"
 #include "support/files.h"
 #include "support/launch.h"
 

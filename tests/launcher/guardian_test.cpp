@@ -7,7 +7,7 @@
 #include <cstdio>
 #include <filesystem>
 
-#include "ddp/base/socket.h"
+#include "ddp/base/net/socket.h"
 #include "support/files.h"
 #include "support/launch.h"
 #include "support/terminal.h"

@@ -14,8 +14,8 @@
 #include <memory>
 #include <regex>
 
-#include "ddp/base/process_status.h"
-#include "ddp/base/socket.h"
+#include "ddp/base/net/socket.h"
+#include "ddp/base/system/process_status.h"
 #include "ddp/store/tcp_store.h"
 #include "support/child_process.h"
 #include "support/files.h"

@@ -14,7 +14,7 @@
 
 #include "ddp/base/error.h"
 #include "ddp/base/file_descriptor.h"
-#include "ddp/base/poll_until.h"
+#include "ddp/base/net/poll_until.h"
 #include "launcher/output/line_splitter.h"
 #include "launcher/output/log_mux.h"
 #include "launcher/output/sink.h"

@@ -7,7 +7,7 @@
 #include <catch2/catch.hpp>
 #include <cerrno>
 
-#include "ddp/base/socket.h"
+#include "ddp/base/net/socket.h"
 #include "launcher/nodes/port_holder.h"
 #include "launcher/nodes/store_port.h"
 

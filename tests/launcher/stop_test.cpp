@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "ddp/base/socket.h"
+#include "ddp/base/net/socket.h"
 #include "support/files.h"
 #include "support/launch.h"
 

@@ -17,7 +17,7 @@
 
 #include "ddp/base/endpoint.h"
 #include "ddp/base/file_descriptor.h"
-#include "ddp/base/process_status.h"
+#include "ddp/base/system/process_status.h"
 #include "ddp/base/time.h"
 #include "ddp/store/tcp_server.h"
 #include "ddp/store/tcp_store.h"

@@ -14,8 +14,8 @@
 #include <memory>
 #include <optional>
 
-#include "ddp/base/host_name.h"
-#include "ddp/base/socket.h"
+#include "ddp/base/net/socket.h"
+#include "ddp/base/system/host_name.h"
 #include "support/files.h"
 #include "support/job.h"
 #include "support/launch.h"

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "ddp/base/error.h"
-#include "ddp/base/socket.h"
+#include "ddp/base/net/socket.h"
 #include "support/child_process.h"
 
 namespace ddp::soak {

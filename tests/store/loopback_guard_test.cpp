@@ -12,7 +12,7 @@
 #include <string>
 
 #include "ddp/base/error.h"
-#include "ddp/base/socket.h"
+#include "ddp/base/net/socket.h"
 #include "ddp/store/tcp_server.h"
 #include "ddp/store/tcp_store.h"
 #include "ddp/store/wire.h"

@@ -21,7 +21,7 @@
 #include <vector>
 
 #include "ddp/base/error.h"
-#include "ddp/base/socket.h"
+#include "ddp/base/net/socket.h"
 #include "ddp/store/hash_store.h"
 #include "ddp/store/prefix_store.h"
 #include "ddp/store/tcp_server.h"

@@ -25,7 +25,7 @@
 #include <vector>
 
 #include "ddp/base/error.h"
-#include "ddp/base/socket.h"
+#include "ddp/base/net/socket.h"
 #include "ddp/store/tcp_server.h"
 #include "ddp/store/tcp_store.h"
 #include "ddp/store/wire.h"

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "ddp/base/error.h"
-#include "ddp/base/socket.h"
+#include "ddp/base/net/socket.h"
 #include "ddp/store/tcp_server.h"
 #include "support/child_process.h"
 

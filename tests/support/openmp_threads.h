@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-#include "ddp/base/dynamic_library.h"
+#include "ddp/base/system/dynamic_library.h"
 
 namespace ddp::test {
 

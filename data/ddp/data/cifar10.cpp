@@ -13,7 +13,7 @@
 
 #include "ddp/base/error.h"
 #include "ddp/base/log.h"
-#include "ddp/base/regular_file.h"
+#include "ddp/base/system/regular_file.h"
 
 namespace ddp {
 namespace {

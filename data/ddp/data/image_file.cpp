@@ -11,7 +11,7 @@
 #include <stdexcept>
 
 #include "ddp/base/error.h"
-#include "ddp/base/regular_file.h"
+#include "ddp/base/system/regular_file.h"
 #include "ddp/data/image_codecs.h"
 
 namespace ddp {

@@ -11,7 +11,7 @@
 #include <string_view>
 
 #include "ddp/base/error.h"
-#include "ddp/base/regular_file.h"
+#include "ddp/base/system/regular_file.h"
 
 namespace ddp {
 namespace {

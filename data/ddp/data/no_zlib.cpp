@@ -6,7 +6,7 @@
 #include <string>
 
 #include "ddp/base/error.h"
-#include "ddp/base/regular_file.h"
+#include "ddp/base/system/regular_file.h"
 #include "ddp/data/input_file.h"
 
 namespace ddp {

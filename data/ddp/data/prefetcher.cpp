@@ -6,8 +6,8 @@
 #include <string>
 #include <utility>
 
-#include "ddp/base/background_thread.h"
 #include "ddp/base/error.h"
+#include "ddp/base/threads/background_thread.h"
 
 namespace ddp {
 

@@ -18,7 +18,7 @@
 #include <utility>
 
 #include "ddp/base/error.h"
-#include "ddp/base/write_all.h"
+#include "ddp/base/system/write_all.h"
 
 namespace ddp {
 namespace {

@@ -15,7 +15,7 @@
 
 #include "ddp/base/error.h"
 #include "ddp/base/log.h"
-#include "ddp/base/regular_file.h"
+#include "ddp/base/system/regular_file.h"
 #include "ddp/io/atomic_file.h"
 
 namespace ddp {

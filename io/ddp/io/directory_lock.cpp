@@ -15,7 +15,7 @@
 #include <string>
 
 #include "ddp/base/error.h"
-#include "ddp/base/process_status.h"
+#include "ddp/base/system/process_status.h"
 #include "ddp/io/atomic_file.h"
 
 namespace ddp {

@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "ddp/base/error.h"
-#include "ddp/base/regular_file.h"
+#include "ddp/base/system/regular_file.h"
 #include "ddp/io/safetensors.h"
 #include "ddp/io/safetensors_header.h"
 

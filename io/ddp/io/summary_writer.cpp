@@ -8,7 +8,7 @@
 #include <system_error>
 
 #include "ddp/base/error.h"
-#include "ddp/base/host_name.h"
+#include "ddp/base/system/host_name.h"
 #include "ddp/io/event_record.h"
 
 namespace ddp {

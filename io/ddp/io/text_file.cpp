@@ -14,7 +14,7 @@
 
 #include "ddp/base/error.h"
 #include "ddp/base/log.h"
-#include "ddp/base/write_all.h"
+#include "ddp/base/system/write_all.h"
 
 namespace ddp {
 namespace {

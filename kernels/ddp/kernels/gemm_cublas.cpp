@@ -6,8 +6,8 @@
 #include <string>
 #include <utility>
 
-#include "ddp/base/dynamic_library.h"
 #include "ddp/base/error.h"
+#include "ddp/base/system/dynamic_library.h"
 #include "ddp/buffer_ops/buffer_ops.h"
 #include "ddp/cuda/cuda.h"
 #include "ddp/kernels/detail/gemm_checks.h"

@@ -8,8 +8,8 @@
 #include <atomic>
 #include <cstddef>
 
-#include "ddp/base/all_signals_blocked.h"
-#include "ddp/base/dynamic_library.h"
+#include "ddp/base/system/dynamic_library.h"
+#include "ddp/base/threads/all_signals_blocked.h"
 #include "ddp/kernels/conv2d/onednn_version.h"
 #include "ddp/kernels/detail/gemm_onednn.h"
 #include "ddp/kernels/detail/gemm_tiles.h"

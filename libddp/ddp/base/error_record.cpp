@@ -11,8 +11,8 @@
 
 #include "ddp/base/error.h"
 #include "ddp/base/file_descriptor.h"
-#include "ddp/base/worker_slot.h"
-#include "ddp/base/write_all.h"
+#include "ddp/base/system/worker_slot.h"
+#include "ddp/base/system/write_all.h"
 
 namespace ddp {
 namespace {

@@ -8,8 +8,8 @@
 
 #include "ddp/base/device.h"
 #include "ddp/base/error_record.h"
+#include "ddp/base/system/worker_slot.h"
 #include "ddp/base/time.h"
-#include "ddp/base/worker_slot.h"
 #include "ddp/collectives/process_group.h"
 #include "ddp/store/store.h"
 

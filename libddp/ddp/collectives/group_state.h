@@ -7,7 +7,7 @@
 #include <optional>
 #include <vector>
 
-#include "ddp/base/home_process.h"
+#include "ddp/base/system/home_process.h"
 #include "ddp/base/time.h"
 #include "ddp/collectives/collective.h"
 #include "ddp/collectives/group_config.h"

@@ -8,12 +8,12 @@
 #include <stdexcept>
 #include <utility>
 
-#include "ddp/base/crash_record.h"
 #include "ddp/base/env_reader.h"
 #include "ddp/base/error.h"
-#include "ddp/base/host_name.h"
 #include "ddp/base/log.h"
-#include "ddp/base/worker_slot.h"
+#include "ddp/base/system/crash_record.h"
+#include "ddp/base/system/host_name.h"
+#include "ddp/base/system/worker_slot.h"
 #include "ddp/collectives/check/call_check.h"
 #include "ddp/collectives/hang/hang_watch.h"
 #include "ddp/collectives/hierarchical/hierarchical_process_group.h"

@@ -9,9 +9,9 @@
 #include <thread>
 
 #include "ddp/base/error.h"
-#include "ddp/base/life_sign.h"
 #include "ddp/base/log.h"
-#include "ddp/base/periodic_thread.h"
+#include "ddp/base/threads/life_sign.h"
+#include "ddp/base/threads/periodic_thread.h"
 #include "ddp/collectives/group_scopes.h"
 #include "ddp/collectives/hang/flight_recorder.h"
 #include "ddp/collectives/meeting/let_all_read.h"

@@ -11,10 +11,10 @@
 #include <string>
 #include <vector>
 
-#include "ddp/base/cpu_count.h"
 #include "ddp/base/error.h"
-#include "ddp/base/poll_until.h"
-#include "ddp/base/socket.h"
+#include "ddp/base/net/poll_until.h"
+#include "ddp/base/net/socket.h"
+#include "ddp/base/system/cpu_count.h"
 #include "ddp/base/time.h"
 #include "ddp/collectives/start/fork_check.h"
 #include "ddp/collectives/start/spawned_process.h"

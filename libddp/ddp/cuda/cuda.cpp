@@ -8,8 +8,8 @@
 #include <cstdio>
 #include <stdexcept>
 
-#include "ddp/base/dynamic_library.h"
 #include "ddp/base/error.h"
+#include "ddp/base/system/dynamic_library.h"
 #include "ddp/cuda/check.h"
 #include "ddp/cuda/release_when_idle.h"
 

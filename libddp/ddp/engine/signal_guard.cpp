@@ -6,7 +6,7 @@
 #include <atomic>
 #include <stdexcept>
 
-#include "ddp/base/worker_slot.h"
+#include "ddp/base/system/worker_slot.h"
 
 namespace ddp {
 namespace {

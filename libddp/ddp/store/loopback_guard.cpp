@@ -10,7 +10,7 @@
 #include <array>
 #include <cstring>
 
-#include "ddp/base/resolve.h"
+#include "ddp/base/net/resolve.h"
 
 namespace ddp {
 namespace {

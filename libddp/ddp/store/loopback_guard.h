@@ -9,7 +9,7 @@
 #include <string>
 #include <utility>
 
-#include "ddp/base/socket.h"
+#include "ddp/base/net/socket.h"
 
 namespace ddp {
 

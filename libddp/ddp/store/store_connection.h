@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "ddp/base/socket.h"
+#include "ddp/base/net/socket.h"
 #include "ddp/base/time.h"
 #include "ddp/store/spin.h"
 #include "ddp/store/wire.h"

@@ -13,14 +13,14 @@
 #include <unordered_map>
 #include <vector>
 
-#include "ddp/base/background_thread.h"
-#include "ddp/base/descriptor_limit.h"
 #include "ddp/base/error.h"
 #include "ddp/base/file_descriptor.h"
 #include "ddp/base/limited_warning.h"
 #include "ddp/base/log.h"
-#include "ddp/base/socket.h"
-#include "ddp/base/wake_up.h"
+#include "ddp/base/net/socket.h"
+#include "ddp/base/net/wake_up.h"
+#include "ddp/base/system/descriptor_limit.h"
+#include "ddp/base/threads/background_thread.h"
 #include "ddp/store/loopback_guard.h"
 #include "ddp/store/store_state.h"
 #include "ddp/store/wire.h"

@@ -5,7 +5,7 @@
 #include <mutex>
 
 #include "ddp/base/error.h"
-#include "ddp/base/timed_mutex.h"
+#include "ddp/base/threads/timed_mutex.h"
 #include "ddp/store/store_connection.h"
 #include "ddp/store/wire.h"
 

@@ -3,8 +3,8 @@
 
 #include <string>
 
-#include "ddp/base/dynamic_library.h"
 #include "ddp/base/error.h"
+#include "ddp/base/system/dynamic_library.h"
 
 namespace ddp::cu {
 

@@ -4,8 +4,8 @@
 #include <string>
 #include <utility>
 
-#include "ddp/base/all_signals_blocked.h"
 #include "ddp/base/error.h"
+#include "ddp/base/threads/all_signals_blocked.h"
 
 namespace ddp::cpu {
 namespace {

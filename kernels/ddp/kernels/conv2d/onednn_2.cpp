@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "ddp/base/dynamic_library.h"
+#include "ddp/base/system/dynamic_library.h"
 #include "ddp/kernels/conv2d/onednn_version.h"
 
 namespace ddp::cpu {

@@ -11,7 +11,7 @@
 #include <memory>
 #include <type_traits>
 
-#include "ddp/base/dynamic_library.h"
+#include "ddp/base/system/dynamic_library.h"
 #include "ddp/kernels/detail/owned_handle.h"
 
 namespace ddp::cpu {

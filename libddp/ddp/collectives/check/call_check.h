@@ -6,7 +6,7 @@
 #include <memory>
 #include <string>
 
-#include "ddp/base/periodic_thread.h"
+#include "ddp/base/threads/periodic_thread.h"
 #include "ddp/collectives/group_names.h"
 #include "ddp/collectives/hang/flight_recorder.h"
 #include "ddp/store/store.h"

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "ddp/base/file_descriptor.h"
-#include "ddp/base/write_all.h"
+#include "ddp/base/system/write_all.h"
 
 namespace ddp {
 namespace {

@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "ddp/base/scoped_value.h"
+#include "ddp/base/system/worker_slot.h"
 #include "ddp/base/time.h"
-#include "ddp/base/worker_slot.h"
 #include "ddp/collectives/collective.h"
 #include "ddp/collectives/hang/hang_contact.h"
 #include "ddp/collectives/hang/operation_labels.h"

@@ -10,9 +10,9 @@
 #include <string_view>
 #include <vector>
 
-#include "ddp/base/life_sign.h"
 #include "ddp/base/log.h"
-#include "ddp/base/periodic_thread.h"
+#include "ddp/base/threads/life_sign.h"
+#include "ddp/base/threads/periodic_thread.h"
 #include "ddp/collectives/hang/flight_recorder.h"
 #include "ddp/collectives/hang/hang_diagnosis.h"
 #include "ddp/collectives/hang/rank_progress.h"

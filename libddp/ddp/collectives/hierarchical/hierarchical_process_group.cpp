@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "ddp/base/error.h"
-#include "ddp/base/periodic_thread.h"
+#include "ddp/base/threads/periodic_thread.h"
 #include "ddp/collectives/check/call_exchange.h"
 #include "ddp/collectives/failure/first_error.h"
 #include "ddp/collectives/failure/peer_roll.h"

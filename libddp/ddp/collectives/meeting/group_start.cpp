@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "ddp/base/error.h"
-#include "ddp/base/run_until.h"
+#include "ddp/base/threads/run_until.h"
 #include "ddp/collectives/failure/group_failure.h"
 #include "ddp/collectives/group_names.h"
 

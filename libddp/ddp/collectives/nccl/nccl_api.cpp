@@ -6,8 +6,8 @@
 
 #include <string_view>
 
-#include "ddp/base/dynamic_library.h"
 #include "ddp/base/error.h"
+#include "ddp/base/system/dynamic_library.h"
 #include "ddp/collectives/nccl/nccl_process_group.h"
 
 namespace ddp {

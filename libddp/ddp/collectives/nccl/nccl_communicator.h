@@ -9,7 +9,7 @@
 #include <mutex>
 
 #include "ddp/base/device.h"
-#include "ddp/base/timed_mutex.h"
+#include "ddp/base/threads/timed_mutex.h"
 #include "ddp/collectives/group_config.h"
 #include "ddp/collectives/nccl/nccl_api.h"
 

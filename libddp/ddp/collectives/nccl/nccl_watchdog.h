@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <string>
 
-#include "ddp/base/periodic_thread.h"
+#include "ddp/base/threads/periodic_thread.h"
 #include "ddp/base/time.h"
 #include "ddp/collectives/failure/first_error.h"
 #include "ddp/collectives/failure/loss_watch.h"

@@ -11,7 +11,7 @@
 
 #include "ddp/base/error.h"
 #include "ddp/base/file_descriptor.h"
-#include "ddp/base/process_status.h"
+#include "ddp/base/system/process_status.h"
 
 namespace ddp {
 namespace {

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "ddp/base/device.h"
-#include "ddp/base/host_name.h"
+#include "ddp/base/system/host_name.h"
 #include "ddp/collectives/peers/field_lines.h"
 
 namespace ddp {

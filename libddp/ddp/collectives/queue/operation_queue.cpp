@@ -5,9 +5,9 @@
 #include <stdexcept>
 #include <utility>
 
-#include "ddp/base/background_thread.h"
 #include "ddp/base/error.h"
 #include "ddp/base/overlap.h"
+#include "ddp/base/threads/background_thread.h"
 
 namespace ddp {
 namespace {

@@ -8,7 +8,7 @@
 
 #include "ddp/base/allocation.h"
 #include "ddp/base/buffer.h"
-#include "ddp/base/shared_memory.h"
+#include "ddp/base/system/shared_memory.h"
 #include "ddp/collectives/shm/shm_segment.h"
 
 namespace ddp::shm {

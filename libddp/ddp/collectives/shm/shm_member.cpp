@@ -11,8 +11,8 @@
 #include <utility>
 #include <vector>
 
-#include "ddp/base/cpu_count.h"
 #include "ddp/base/error.h"
+#include "ddp/base/system/cpu_count.h"
 #include "ddp/collectives/peers/cpu_sharing.h"
 
 namespace ddp::shm {

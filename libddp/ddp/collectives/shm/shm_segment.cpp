@@ -6,9 +6,9 @@
 #include <sstream>
 #include <string>
 
-#include "ddp/base/cpu_count.h"
 #include "ddp/base/error.h"
 #include "ddp/base/round_up.h"
+#include "ddp/base/system/cpu_count.h"
 #include "ddp/collectives/meeting/group_start.h"
 
 namespace ddp::shm {

@@ -16,7 +16,7 @@
 #include <cstdint>
 #include <memory>
 
-#include "ddp/base/shared_memory.h"
+#include "ddp/base/system/shared_memory.h"
 #include "ddp/base/time.h"
 #include "ddp/collectives/collective.h"
 #include "ddp/collectives/failure/group_failure.h"

@@ -12,9 +12,9 @@
 #include <string>
 #include <thread>
 
-#include "ddp/base/dynamic_library.h"
 #include "ddp/base/error.h"
-#include "ddp/base/process_status.h"
+#include "ddp/base/system/dynamic_library.h"
+#include "ddp/base/system/process_status.h"
 #include "ddp/base/time.h"
 
 namespace ddp {

@@ -7,8 +7,8 @@
 #include <exception>
 
 #include "ddp/base/error.h"
-#include "ddp/base/host_name.h"
-#include "ddp/base/periodic_thread.h"
+#include "ddp/base/system/host_name.h"
+#include "ddp/base/threads/periodic_thread.h"
 #include "ddp/store/tcp_server.h"
 #include "ddp/store/tcp_store.h"
 

@@ -16,7 +16,7 @@
 #include <utility>
 
 #include "ddp/base/error.h"
-#include "ddp/base/process_status.h"
+#include "ddp/base/system/process_status.h"
 
 namespace ddp {
 namespace {

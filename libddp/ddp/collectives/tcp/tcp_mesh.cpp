@@ -11,9 +11,9 @@
 #include <random>
 #include <utility>
 
-#include "ddp/base/descriptor_limit.h"
 #include "ddp/base/error.h"
-#include "ddp/base/poll_until.h"
+#include "ddp/base/net/poll_until.h"
+#include "ddp/base/system/descriptor_limit.h"
 #include "ddp/collectives/peers/field_lines.h"
 
 namespace ddp {

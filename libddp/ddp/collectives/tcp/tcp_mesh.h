@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "ddp/base/socket.h"
+#include "ddp/base/net/socket.h"
 #include "ddp/base/time.h"
 #include "ddp/collectives/group_names.h"
 #include "ddp/store/store.h"

@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "ddp/base/error.h"
-#include "ddp/base/periodic_thread.h"
-#include "ddp/base/socket.h"
+#include "ddp/base/net/socket.h"
+#include "ddp/base/threads/periodic_thread.h"
 #include "ddp/collectives/failure/first_error.h"
 #include "ddp/collectives/failure/peer_roll.h"
 #include "ddp/collectives/hang/flight_recorder.h"

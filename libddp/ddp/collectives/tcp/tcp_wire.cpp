@@ -6,7 +6,7 @@
 #include <cerrno>
 #include <string>
 
-#include "ddp/base/poll_until.h"
+#include "ddp/base/net/poll_until.h"
 
 namespace ddp {
 

@@ -14,9 +14,9 @@
 
 #include "ddp/base/buffer.h"
 #include "ddp/base/error.h"
-#include "ddp/base/socket.h"
+#include "ddp/base/net/socket.h"
+#include "ddp/base/net/wake_up.h"
 #include "ddp/base/time.h"
-#include "ddp/base/wake_up.h"
 
 namespace ddp {
 

@@ -3,7 +3,7 @@
 
 #include <utility>
 
-#include "ddp/base/background_thread.h"
+#include "ddp/base/threads/background_thread.h"
 #include "ddp/cuda/cuda.h"
 
 namespace ddp::nn {

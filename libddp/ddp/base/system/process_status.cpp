@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "ddp/base/process_status.h"
+#include "ddp/base/system/process_status.h"
 
 #include <fcntl.h>
 #include <sys/prctl.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "ddp/base/wake_up.h"
+#include "ddp/base/net/wake_up.h"
 
 #include <sys/eventfd.h>
 

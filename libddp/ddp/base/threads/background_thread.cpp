@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "ddp/base/background_thread.h"
+#include "ddp/base/threads/background_thread.h"
 
 #include <pthread.h>
 #include <sys/syscall.h>
@@ -9,8 +9,8 @@
 #include <system_error>
 #include <utility>
 
-#include "ddp/base/all_signals_blocked.h"
 #include "ddp/base/error.h"
+#include "ddp/base/threads/all_signals_blocked.h"
 
 namespace ddp {
 namespace {

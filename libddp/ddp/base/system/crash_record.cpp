@@ -3,7 +3,7 @@
 // Everything that record_crashes() installs runs in a signal handler: it does not allocate or lock,
 // and calls only async-signal-safe functions. The one exception is _Unwind_Backtrace, which reads
 // tables that the crash may have destroyed; if it crashes or hangs, die_now() ends the process.
-#include "ddp/base/crash_record.h"
+#include "ddp/base/system/crash_record.h"
 
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -20,7 +20,7 @@
 #include <cstring>
 #include <string_view>
 
-#include "ddp/base/write_all.h"
+#include "ddp/base/system/write_all.h"
 
 namespace ddp {
 namespace {

@@ -4,7 +4,7 @@
 #include <optional>
 #include <vector>
 
-#include "ddp/base/cgroup.h"
+#include "ddp/base/system/cgroup.h"
 
 namespace ddp {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "ddp/base/descriptor_limit.h"
+#include "ddp/base/system/descriptor_limit.h"
 
 #include <sys/resource.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "ddp/base/shared_memory.h"
+#include "ddp/base/system/shared_memory.h"
 
 #include <fcntl.h>
 #include <sys/mman.h>

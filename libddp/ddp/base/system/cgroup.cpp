@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "ddp/base/cgroup.h"
+#include "ddp/base/system/cgroup.h"
 
 #include <fstream>
 #include <optional>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "ddp/base/socket.h"
+#include "ddp/base/net/socket.h"
 
 #include <fcntl.h>
 #include <netdb.h>
@@ -15,8 +15,8 @@
 #include <utility>
 
 #include "ddp/base/error.h"
-#include "ddp/base/poll_until.h"
-#include "ddp/base/resolve.h"
+#include "ddp/base/net/poll_until.h"
+#include "ddp/base/net/resolve.h"
 
 namespace ddp {
 namespace {

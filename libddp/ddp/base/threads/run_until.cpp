@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "ddp/base/run_until.h"
+#include "ddp/base/threads/run_until.h"
 
 #include <algorithm>
 #include <future>
@@ -7,7 +7,7 @@
 #include <thread>
 #include <utility>
 
-#include "ddp/base/background_thread.h"
+#include "ddp/base/threads/background_thread.h"
 
 namespace ddp {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "ddp/base/poll_until.h"
+#include "ddp/base/net/poll_until.h"
 
 #include <algorithm>
 #include <cerrno>

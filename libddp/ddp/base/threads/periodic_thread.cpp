@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
-#include "ddp/base/periodic_thread.h"
+#include "ddp/base/threads/periodic_thread.h"
 
 #include <utility>
 
-#include "ddp/base/background_thread.h"
 #include "ddp/base/error.h"
 #include "ddp/base/log.h"
+#include "ddp/base/threads/background_thread.h"
 
 namespace ddp {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "ddp/base/home_process.h"
+#include "ddp/base/system/home_process.h"
 
 #include <pthread.h>
 #include <unistd.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "ddp/base/regular_file.h"
+#include "ddp/base/system/regular_file.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "ddp/base/worker_slot.h"
+#include "ddp/base/system/worker_slot.h"
 
 #include <fcntl.h>
 #include <sys/mman.h>

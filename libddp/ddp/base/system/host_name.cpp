@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "ddp/base/host_name.h"
+#include "ddp/base/system/host_name.h"
 
 #include <unistd.h>
 

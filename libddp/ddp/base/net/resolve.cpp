@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "ddp/base/resolve.h"
+#include "ddp/base/net/resolve.h"
 
 #include <netinet/in.h>
 
@@ -10,7 +10,7 @@
 
 #include "ddp/base/error.h"
 #include "ddp/base/log.h"
-#include "ddp/base/run_until.h"
+#include "ddp/base/threads/run_until.h"
 
 namespace ddp {
 namespace {
