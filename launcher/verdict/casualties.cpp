@@ -15,6 +15,13 @@ namespace {
 constexpr Timeout kLastWords{200};
 constexpr Timeout kTimeOfCause{1000};
 
+// By itself, as with a flag that is wrong on every rank.
+bool failed_alike(const Ending& ending, const Ending& first) {
+  const bool by_itself = ending.when != Ending::When::kAfter && !ending.is_consequence();
+  return by_itself && ending.pid != first.pid && ending.status == first.status && ending.record &&
+         first.record && ending.record->message == first.record->message;
+}
+
 }  // namespace
 
 void Casualties::record(Ending ending) {
@@ -57,7 +64,9 @@ Timeout Casualties::see_failure(std::vector<pid_t> dying) {
 WorkerFailure Casualties::describe(int world_size, Clock::time_point start) const {
   WorkerFailure failure{.first = first_cause(endings_)};
   if (failure.first.record) failure.step = failure.first.record->step;
-  failure.others = world_size - 1 - finished_before_;
+  failure.alike = static_cast<int>(std::ranges::count_if(
+      endings_, [&](const Ending& each) { return failed_alike(each, failure.first); }));
+  failure.others = world_size - 1 - finished_before_ - failure.alike;
   failure.after = *failed_at_ - start;
   return failure;
 }

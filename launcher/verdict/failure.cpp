@@ -46,12 +46,12 @@ Finished finished_of(const Json& json) {
 
 Json json_of(const WorkerFailure& failure) {
   const Ending& first = failure.first;
-  Json json = {{"rank", first.rank},          {"pid", first.pid},
-               {"status", first.status},      {"hint", first.hint},
-               {"others", failure.others},    {"after_seconds", failure.after.count()},
-               {"host", failure.host},        {"when_asked_to_stop", failure.when_asked_to_stop},
-               {"frames", failure.frames},    {"last_lines", failure.last_lines},
-               {"log_file", failure.log_file}};
+  Json json = {{"rank", first.rank},           {"pid", first.pid},
+               {"status", first.status},       {"hint", first.hint},
+               {"others", failure.others},     {"after_seconds", failure.after.count()},
+               {"host", failure.host},         {"when_asked_to_stop", failure.when_asked_to_stop},
+               {"frames", failure.frames},     {"last_lines", failure.last_lines},
+               {"log_file", failure.log_file}, {"alike", failure.alike}};
   if (first.record) json["record"] = json_of(*first.record);
   if (first.out_of_memory) json["out_of_memory"] = json_of(*first.out_of_memory);
   if (failure.step) json["step"] = *failure.step;
@@ -67,6 +67,7 @@ WorkerFailure worker_failure_of(const Json& json) {
   if (json.contains("record")) failure.first.record = error_record_of(json["record"]);
   if (json.contains("out_of_memory"))
     failure.first.out_of_memory = out_of_memory_of(json["out_of_memory"]);
+  failure.alike = json.at("alike");
   failure.others = json.at("others");
   failure.after = std::chrono::duration<double>(json.at("after_seconds").get<double>());
   failure.host = json.at("host");

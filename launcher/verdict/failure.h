@@ -67,6 +67,7 @@ struct Finished {
 // The first worker of a job that failed, and the consequences.
 struct WorkerFailure {
   Ending first;
+  int alike = 0;                          // other ranks that failed so, by themselves
   int others = 0;                         // ranks that stopped because of it
   std::chrono::duration<double> after{};  // the start of the workers
   std::string host{};                     // where it happened

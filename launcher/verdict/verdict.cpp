@@ -100,6 +100,11 @@ std::string describe_first(const WorkerFailure& failure) {
   return who + " " + how + step + describe_why(first);
 }
 
+std::string describe_others(int count, const char* fate) {
+  if (count == 0) return "";
+  return fmt::format("; {} other rank{} {}", count, count == 1 ? "" : "s", fate);
+}
+
 void show_stderr(Console& console, const WorkerFailure& failure) {
   const int rank = failure.first.rank;
   if (!failure.last_lines.empty() && !failure.lines_are_in_view) {
@@ -134,10 +139,9 @@ Ending first_cause(std::span<const Ending> endings) {
 }
 
 std::string verdict(const WorkerFailure& failure) {
-  const std::string head = describe_first(failure) + describe(failure.finished);
-  if (failure.others == 0) return head;
-  return fmt::format("{}; {} other rank{} stopped because of it", head, failure.others,
-                     failure.others == 1 ? "" : "s");
+  return describe_first(failure) + describe(failure.finished) +
+         describe_others(failure.alike, "failed alike") +
+         describe_others(failure.others, "stopped because of it");
 }
 
 std::string verdict(const Failure& failure) {

@@ -76,6 +76,28 @@ TEST_CASE("after a worker that blames a peer, the launcher waits for the cause",
   CHECK(others.see_failure({}) < patience);
 }
 
+TEST_CASE("ranks that fail by themselves, and alike, did not stop because of the first",
+          "[casualties]") {
+  const auto refuses = [](int rank, const char* message) {
+    Ending ending = exited(rank, 2);
+    ending.record = ddp::ErrorRecord{.message = message};
+    return ending;
+  };
+  Casualties casualties;
+  casualties.record(refuses(1, "no such flag"));
+  casualties.record(refuses(0, "no such flag"));
+  (void)casualties.see_failure({});
+  casualties.record(refuses(2, "no such flag"));
+  casualties.record(refuses(3, "no memory"));
+  casualties.record(blames_peer(4));
+  casualties.record(exited(5, 2));
+  wait_for_end_of_patience(casualties);
+  casualties.record(refuses(6, "no such flag"));
+  const WorkerFailure failure = casualties.describe(7, Clock::now());
+  CHECK(failure.alike == 2);
+  CHECK(failure.others == 4);
+}
+
 TEST_CASE("PyTorch's records do not say whether a peer is the cause, so that is waited for",
           "[casualties]") {
   Ending failure = exited(0, 1);

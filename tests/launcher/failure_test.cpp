@@ -52,6 +52,7 @@ std::string said(const Failure& failure) {
 WorkerFailure sample() {
   WorkerFailure failure;
   failure.first = {.rank = 3, .pid = 4711, .status = W_EXITCODE(0, SIGKILL)};
+  failure.alike = 2;
   failure.others = 7;
   failure.after = std::chrono::duration<double>(12.5);
   failure.host = "node-b";
@@ -101,6 +102,7 @@ TEST_CASE("a failure is serialised as one line of text", "[failure]") {
   CHECK(got->first.rank == 3);
   CHECK(got->first.pid == 4711);
   CHECK(got->first.status == sent.first.status);
+  CHECK(got->alike == 2);
   CHECK(got->others == 7);
   CHECK(got->after == sent.after);
   CHECK(got->host == sent.host);
@@ -222,9 +224,13 @@ TEST_CASE("the verdict is one sentence with everything that is known", "[verdict
   CHECK(verdict(failure) ==
         "rank 3 (pid 4711) exited with code 7 after 12.3 s: cannot open x: no such file; 1 other "
         "rank stopped because of it");
+  failure.alike = 2;
+  CHECK_THAT(verdict(failure), Catch::EndsWith("no such file; 2 other ranks failed alike; 1 other "
+                                               "rank stopped because of it"));
   failure = sample();
   failure.first.record.reset();
   failure.finished.clear();
+  failure.alike = 0;
   CHECK(verdict(failure) ==
         "rank 3 (node-b, pid 4711) was killed by SIGKILL after 12.5 s, when asked to stop, in step "
         "457: out of memory (61.0 GiB resident, limit 64.0 GiB); a hint; 7 other ranks stopped "
