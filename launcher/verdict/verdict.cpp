@@ -52,8 +52,9 @@ std::string describe(const OutOfMemory& event) {
   return fmt::format("out of memory ({}, limit {})", resident, describe_bytes(*event.limit_bytes));
 }
 
-// Cuts only between UTF-8 characters.
+// Cuts only between UTF-8 characters, and what LibTorch appends to a message: its stack.
 std::string one_line(std::string text) {
+  text = text.substr(0, text.find("\nException raised from "));
   const auto is_control = [](char c) { return c >= 0 && c < ' '; };
   std::ranges::replace_if(text, is_control, ' ');
   while (text.ends_with(' ')) text.pop_back();

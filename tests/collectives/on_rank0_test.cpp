@@ -396,6 +396,15 @@ TEST_CASE("an on_rank0 that only rank 0 calls is warned of", "[on_rank0]") {
   CHECK_THAT(captured.text(), Catch::Contains("no other rank has come to this call of rank 0"));
 }
 
+TEST_CASE("a rank that does not come to an on_rank0 is named", "[on_rank0]") {
+  const test::StderrCapture captured;
+  test::run_groups(Backend::kShm, 3, [](ProcessGroup& group) {
+    if (group.rank() != 1) on_rank0(group, [] {});
+    group.barrier().wait();
+  });
+  CHECK_THAT(captured.text(), Catch::Contains("rank 1 has not come to this call of rank 0 yet"));
+}
+
 TEST_CASE("a rank that skips an on_rank0 is named in its next one", "[on_rank0]") {
   for (const Backend backend : test::backends()) {
     test::run_groups(backend, 3, [](ProcessGroup& group) {

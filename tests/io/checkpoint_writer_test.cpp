@@ -14,6 +14,7 @@
 
 #include "ddp/base/system/process_status.h"
 #include "ddp/io/checkpoint_directory.h"
+#include "ddp/io/directory_lock.h"
 #include "soak/checkpoint_kills.h"
 #include "support/checkpoints.h"
 #include "support/files.h"
@@ -46,6 +47,28 @@ TEST_CASE("a background save contains the values at its start", "[checkpoint][wr
   }
   CHECK(value_in(directory / "model_epoch_1.safetensors") == 1);
   CHECK(newest_value(directory.path()) == 2);
+}
+
+// The lock is the fork's, too, and bears the pid of the process that has ended.
+TEST_CASE("a fork that keeps a directory locked is not taken for its parent",
+          "[checkpoint][writer]") {
+  const TemporaryDirectory directory;
+  int ends[2] = {-1, -1};
+  REQUIRE(::pipe(ends) == 0);
+  const pid_t parent = ::fork();
+  if (parent == 0) {
+    ::close(ends[1]);
+    const ddp::DirectoryLock lock(directory.path());
+    char end = 0;
+    if (::fork() == 0) (void)!::read(ends[0], &end, 1);  // until the test closes the pipe
+    ::_exit(0);
+  }
+  ::close(ends[0]);
+  REQUIRE(ddp::wait_for_child(parent) == 0);
+  CHECK_THAT(error_of([&] { const ddp::DirectoryLock another(directory.path()); }),
+             Contains("a process that pid " + std::to_string(parent) +
+                      ", which has ended, had forked is writing there"));
+  ::close(ends[1]);
 }
 
 TEST_CASE("only one training at a time can save to a directory", "[checkpoint][writer]") {

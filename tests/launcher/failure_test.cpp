@@ -227,6 +227,8 @@ TEST_CASE("the verdict is one sentence with everything that is known", "[verdict
   failure.alike = 2;
   CHECK_THAT(verdict(failure), Catch::EndsWith("no such file; 2 other ranks failed alike; 1 other "
                                                "rank stopped because of it"));
+  failure.first.record = {.message = "sizes differ\nException raised from meta at a.cpp:1\n#0: f"};
+  CHECK_THAT(verdict(failure), Catch::Contains(" s: sizes differ; 2 other ranks"));
   failure = sample();
   failure.first.record.reset();
   failure.finished.clear();

@@ -41,9 +41,10 @@ struct DataLoaderStatistics {
 // allocated between start() and the end of the epoch. On CUDA, batches are copied on the loader's
 // own stream while the consumer works on earlier ones.
 //
-// Used by one thread at a time. Workers block all signals. Destroying the loader, or calling
-// start() inside an epoch, waits for the gathers that are running. A fork of the process has no
-// workers: it can destroy the loader, and everything else is a std::logic_error there.
+// Used by one thread at a time. Workers block the signals that the thread blocks that makes the
+// loader. Destroying the loader, or calling start() inside an epoch, waits for the gathers that are
+// running. A fork of the process has no workers: it can destroy the loader, and everything else is
+// a std::logic_error there.
 class DataLoader {
  public:
   // The dataset must outlive the loader. Throws std::invalid_argument if an option is negative,

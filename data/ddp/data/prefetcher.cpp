@@ -29,8 +29,7 @@ Prefetcher::Prefetcher(const Options& options, Task task) : task_(std::move(task
 void Prefetcher::start_threads(int count) {
   threads_.reserve(static_cast<std::size_t>(count));
   for (int i = 0; i < count; ++i) {
-    threads_.push_back(
-        start_background_thread("ddp-data-" + std::to_string(i), [this] { work(); }));
+    threads_.push_back(start_program_thread("ddp-data-" + std::to_string(i), [this] { work(); }));
   }
 }
 

@@ -29,7 +29,7 @@ struct CheckpointDirectoryOptions {
 // What is saved in addition to the tensors.
 struct CheckpointInfo {
   CheckpointName name;
-  SafetensorsMetadata metadata;
+  SafetensorsMetadata metadata = {};
   bool is_best = false;  // best so far: it is kept until a better one is saved
 };
 

@@ -34,13 +34,20 @@ std::optional<pid_t> holder_in(const std::string& line, const struct stat& file)
   return is_it && pid > 0 ? std::optional(pid) : std::nullopt;
 }
 
+// A fork shares its parent's lock, which keeps the parent's pid.
+std::string describe_owner(pid_t pid) {
+  const auto process = read_process(pid);
+  if (process && !process->is_zombie()) return describe_process(pid);
+  return fmt::format("a process that pid {}, which has ended, had forked", pid);
+}
+
 // "pid 4711 (train --epochs 5)"; "another process", also on another host, if it cannot be found.
 std::string describe_holder(const FileDescriptor& locked) {
   struct stat file = {};
   std::ifstream locks("/proc/locks");
   if (fstat(locked.get(), &file) != 0) return "another process";
   for (std::string line; std::getline(locks, line);) {
-    if (const auto pid = holder_in(line, file)) return describe_process(*pid);
+    if (const auto pid = holder_in(line, file)) return describe_owner(*pid);
   }
   return "another process";
 }

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <optional>
 #include <thread>
+#include <vector>
 
 #include "ddp/base/error.h"
 #include "ddp/base/log.h"
@@ -55,10 +56,15 @@ PrefixStore open_store(ProcessGroup& group) {
   return {name, group.state().config.store->clone()};
 }
 
-// They may only be late. But if rank 0 alone calls on_rank0, nothing else tells.
-void warn_of_absence(ProcessGroup& group) {
-  logging::warning("[on_rank0] no other rank has come to this call of " +
-                   group.state().names.rank(0) +
+// They may only be late. But if they never call on_rank0, nothing else tells.
+void warn_of_absence(ProcessGroup& group, const std::vector<int>& absent) {
+  const GroupNames& names = group.state().names;
+  const bool are_all = std::ssize(absent) == group.world_size() - 1;
+  logging::warning("[on_rank0] " +
+                   (are_all
+                        ? std::string("no other rank has")
+                        : names.ranks(absent) + (absent.size() == 1 ? " has not" : " have not")) +
+                   " come to this call of " + names.rank(0) +
                    " yet: all ranks must make it, and only rank 0 runs the function");
 }
 
@@ -75,7 +81,8 @@ void lead(ProcessGroup& group, const std::function<void()>& fn, Timeout period) 
   const std::string result = run(store, fn, period, error);
   try {
     store.set(kResult, result);
-    if (!let_all_read(store, group.rank(), group.world_size())) warn_of_absence(group);
+    const std::vector<int> absent = let_all_read(store, group.rank(), group.world_size());
+    if (!absent.empty()) warn_of_absence(group, absent);
   } catch (const Error& lost) {
     if (!error) throw;
     logging::warning("[on_rank0] the other ranks cannot be told that it failed: " + describe(lost));
@@ -213,7 +220,7 @@ void on_rank0(ProcessGroup& group, const std::function<void()>& fn, const OnRank
   const FlightRecorder::Inside inside(group.recorder());
   const WaitTimer timer;
   const std::string result = follow(group, store, options);
-  let_all_read(store, group.rank(), group.world_size());
+  static_cast<void>(let_all_read(store, group.rank(), group.world_size()));
   if (!result.empty()) throw PeerError("[on_rank0] " + group.state().names.rank(0) + " " + result);
 }
 

@@ -235,9 +235,9 @@ class [[nodiscard]] ScopedTimeout {
   Timeout before_;
 };
 
-// While it lives, operations submitted to the group have this label in reports of hangs and errors:
-// "all_gather #9 (batch norm in training mode)". The group keeps each different text, so use few.
-// For the thread that submits.
+// While it lives, operations submitted to the group have this label in messages about hangs,
+// timeouts and lost ranks: "all_gather #9 (batch norm in training mode)". (A MismatchError has the
+// operands only.) The group keeps each different text, so use few. For the thread that submits.
 class [[nodiscard]] ScopedLabel {
  public:
   ScopedLabel(ProcessGroup& group, const std::string& text);

@@ -29,8 +29,7 @@ struct SchedulingAttributes {
 
 }  // namespace
 
-std::thread start_background_thread(const std::string& name, std::function<void()> body) try {
-  const AllSignalsBlocked blocked;  // a new thread inherits the mask
+std::thread start_program_thread(const std::string& name, std::function<void()> body) try {
   std::thread thread(std::move(body));
   pthread_setname_np(thread.native_handle(), name.substr(0, 15).c_str());
   return thread;
@@ -38,6 +37,11 @@ std::thread start_background_thread(const std::string& name, std::function<void(
   throw SystemError("cannot start the thread " + name +
                         " (see ulimit -u, the control group's pids.max, ulimit -v)",
                     error.code().value());
+}
+
+std::thread start_background_thread(const std::string& name, std::function<void()> body) {
+  const AllSignalsBlocked blocked;  // a new thread inherits the mask
+  return start_program_thread(name, std::move(body));
 }
 
 void ask_for_short_turns() noexcept {

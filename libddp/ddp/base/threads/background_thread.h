@@ -11,6 +11,9 @@ namespace ddp {
 // `name`, cut to 15 characters.
 [[nodiscard]] std::thread start_background_thread(const std::string& name,
                                                   std::function<void()> body);
+// The same for code of the program, such as a dataset: signals are blocked as on the caller's
+// thread, since processes that such code starts inherit that.
+[[nodiscard]] std::thread start_program_thread(const std::string& name, std::function<void()> body);
 
 // Asks the system to run the calling thread as soon as it wakes, in short turns, without giving it
 // more than its share of CPU time. This helps a thread for which peers wait while other threads

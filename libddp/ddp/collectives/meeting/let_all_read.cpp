@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include "ddp/collectives/meeting/let_all_read.h"
 
+#include <string>
+
 #include "ddp/base/error.h"
 
 namespace ddp {
@@ -10,15 +12,24 @@ constexpr std::string_view kReaders = "readers";
 constexpr std::string_view kAllRead = "read_by_all";
 constexpr Timeout kReadersGrace = std::chrono::seconds(2);
 
+std::string reader(int rank) { return "reader/" + std::to_string(rank); }
+
 }  // namespace
 
-bool let_all_read(Store& store, int rank, int world_size) {
+std::vector<int> let_all_read(Store& store, int rank, int world_size) {
+  std::vector<int> late;
   try {
-    if (rank == 0) return store.wait_for(kAllRead, kReadersGrace) || store.has(kReaders);
-    if (store.add(kReaders, 1) == world_size - 1) store.set(kAllRead, "");
+    if (rank > 0) {
+      store.set(reader(rank), "");
+      if (store.add(kReaders, 1) == world_size - 1) store.set(kAllRead, "");
+    } else if (!store.wait_for(kAllRead, kReadersGrace)) {
+      for (int other = 1; other < world_size; ++other) {
+        if (!store.has(reader(other))) late.push_back(other);
+      }
+    }
   } catch (const Error&) {
   }
-  return true;
+  return late;
 }
 
 }  // namespace ddp

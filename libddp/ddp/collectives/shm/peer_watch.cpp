@@ -24,9 +24,12 @@ PeerWatch::PeerWatch(const std::vector<pid_t>& pids) {
 bool PeerWatch::is_dead(int rank) const {
   const Process& process = processes_[static_cast<std::size_t>(rank)];
   if (process.pid == 0) return false;
-  if (!process.fd.is_open()) return ::kill(process.pid, 0) != 0 && errno == ESRCH;
   pollfd entry{process.fd.get(), POLLIN, 0};
-  return ::poll(&entry, 1, 0) > 0;
+  // A program may have closed descriptors that are not its own.
+  const bool is_usable =
+      process.fd.is_open() && ::poll(&entry, 1, 0) >= 0 && (entry.revents & POLLNVAL) == 0;
+  if (is_usable) return (entry.revents & POLLIN) != 0;
+  return ::kill(process.pid, 0) != 0 && errno == ESRCH;
 }
 
 }  // namespace ddp

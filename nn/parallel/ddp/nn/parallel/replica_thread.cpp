@@ -9,7 +9,7 @@
 namespace ddp::nn {
 
 ReplicaThread::ReplicaThread(Device device)
-    : thread_(start_background_thread("ddp-replica", [this] { run(); })) {
+    : thread_(start_program_thread("ddp-replica", [this] { run(); })) {
   start([device] { cu::make_current(device); });
 }
 
