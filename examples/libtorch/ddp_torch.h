@@ -59,11 +59,12 @@ namespace ddp_torch {
 // the view has been replaced (by backward with create_graph, or by zero_grad(set_to_none) in the
 // middle of a step), the content is copied into the view, and the view is put back.
 //
-// A step is one backward pass, or as many as engine().accumulate(k) says. Each pass must reach
-// every trainable parameter. For parameters that are not reached, call requires_grad_(false)
-// before, or allow it by DdpOptions::unused: a parameter that no rank reaches then has an undefined
-// .grad, which optimizers skip. The module must outlive this object and keep its parameters' memory
-// (no to(device) any more); afterwards it has no gradients.
+// A step is one backward pass, or as many as engine().accumulate(k) says, or those under a
+// no_sync() guard and the next; so backward() twice replaces gradients, and does not add to them.
+// Each pass must reach every trainable parameter. For parameters that are not reached, call
+// requires_grad_(false) before, or allow it by DdpOptions::unused: a parameter that no rank reaches
+// then has an undefined .grad, which optimizers skip. The module must outlive this object and keep
+// its parameters' memory (no to(device) any more); afterwards it has no gradients.
 class DistributedDataParallel {
  public:
   // On CUDA, pass the stream that the module runs on (getCurrentCUDAStream().stream()), and
