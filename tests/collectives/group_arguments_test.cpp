@@ -11,6 +11,7 @@
 #include <thread>
 #include <vector>
 
+#include "ddp/collectives/failure/first_error.h"
 #include "support/groups.h"
 
 using namespace ddp;
@@ -141,7 +142,7 @@ TEST_CASE("a program's keys in a group's store are its own", "[collectives]") {
     for (const char* key : {"abort", "call/1", "roll/who/0", "progress/0"}) {
       group.store().set(key, "a note");
     }
-    std::this_thread::sleep_for(600ms);  // the library polls its keys more often
+    std::this_thread::sleep_for(3 * FirstError::kPeriod);  // the library has read its own "abort"
     group.barrier().wait();
     expect(group.store().get("abort", 1s) == "a note", "the note");
     const std::shared_ptr<ProcessGroup> other = group.duplicate();

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: MIT
 //
 // Details of the shm backend: which rank does which work, and when.
-#include <catch2/catch.hpp>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
+#include <catch2/catch.hpp>
+#include <csignal>
 #include <cstring>
 #include <ctime>
 #include <filesystem>
@@ -25,6 +28,7 @@
 #include "ddp/collectives/queue/caller_load.h"
 #include "ddp/collectives/queue/operation_queue.h"
 #include "ddp/collectives/queue/spin_budget.h"
+#include "ddp/collectives/shm/peer_watch.h"
 #include "ddp/collectives/shm/shm_member.h"
 #include "support/file_size_limit.h"
 #include "support/groups.h"
@@ -458,4 +462,23 @@ TEST_CASE("freed blocks leave no descriptors behind", "[shm]") {
     group.barrier().wait();
     expect(after <= before + 4, std::to_string(after - before) + " more descriptors");
   });
+}
+
+// As a homemade daemonize does.
+TEST_CASE("a process whose descriptor the program has closed is not taken for dead", "[shm]") {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::pause();
+    ::_exit(0);
+  }
+  const int next = ::dup(STDERR_FILENO);  // the lowest free number, which the watch will get
+  ::close(next);
+  const PeerWatch watch({child});
+  REQUIRE(::close(next) == 0);
+  const bool is_dead = watch.is_dead(0);
+  ::kill(child, SIGKILL);
+  (void)::waitpid(child, nullptr, 0);
+  CHECK_FALSE(is_dead);
+  CHECK(watch.is_dead(0));
+  ::dup2(STDERR_FILENO, next);  // for the watch to close
 }

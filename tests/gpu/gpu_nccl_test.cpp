@@ -249,14 +249,17 @@ TEST_CASE("group memory is released while an operation waits that does not use i
     Allocation memory = group.allocate((3 + ranks) * kCount * sizeof(float));
     const Buffer floats{memory.data(), (3 + ranks) * kCount, DType::kFloat32, group.device()};
     const Buffer unrelated = floats.slice(kCount, kCount);
-    if (group.rank() == group.world_size() - 1) std::this_thread::sleep_for(1500ms);
+    const auto make_last_rank_late = [&] {
+      if (group.rank() == group.world_size() - 1) std::this_thread::sleep_for(1500ms);
+    };
     const auto check = [&](const Work& work) {
       expect(group.release(unrelated), "no operation uses it");
       work.wait_host();
     };
+    make_last_rank_late();
     check(group.all_gather(floats.slice(0, kCount), floats.slice(3 * kCount, ranks * kCount),
                            stream));
-    if (group.rank() == group.world_size() - 1) std::this_thread::sleep_for(1500ms);
+    make_last_rank_late();
     auto batch = group.batch();
     (void)group.all_reduce(floats.slice(0, kCount), ReduceOp::kSum, stream);
     (void)group.all_reduce(floats.slice(2 * kCount, kCount), ReduceOp::kSum, stream);

@@ -220,7 +220,7 @@ void on_rank0(ProcessGroup& group, const std::function<void()>& fn, const OnRank
   const FlightRecorder::Inside inside(group.recorder());
   const WaitTimer timer;
   const std::string result = follow(group, store, options);
-  static_cast<void>(let_all_read(store, group.rank(), group.world_size()));
+  let_all_read(store, group.rank(), group.world_size());
   if (!result.empty()) throw PeerError("[on_rank0] " + group.state().names.rank(0) + " " + result);
 }
 

@@ -227,7 +227,7 @@ std::shared_ptr<Store> claim_rank(const std::shared_ptr<Store>& job, const Hello
 Plan agree_on_plan(Store& store, const Hello& self, StartPatience& patience) {
   const std::string plan = exchange(store, self, patience);
   if (plan.starts_with(kUse)) return parse_plan(plan.substr(kUse.size()));
-  static_cast<void>(let_all_read(store, self.who.rank, self.world_size));
+  let_all_read(store, self.who.rank, self.world_size);
   const GroupFailure failure = GroupFailure::from_note(plan);
   if (failure.kind == GroupFailure::Kind::kPeer) throw EnvironmentError(failure.sentence);
   std::rethrow_exception(failure.error());
