@@ -10,8 +10,10 @@
 #include <vector>
 
 #include "ddp/engine/distributed_data_parallel.h"
+#include "support/child_process.h"
 #include "support/engine_trainee.h"
 #include "support/groups.h"
+#include "support/stderr_capture.h"
 
 using namespace ddp;
 using test::contains;
@@ -19,6 +21,28 @@ using test::errors_of_ranks;
 using test::expect;
 using test::run_on_all_backends;
 using Trainee = test::EngineTrainee;
+
+namespace {
+
+// How often a job of four steps warns that its first step changed no parameter, if an optimizer
+// steps before those steps that `steps_before` says.
+std::size_t warnings_of_first_step(const DdpOptions& options,
+                                   const std::function<bool(int)>& steps_before) {
+  const test::StderrCapture captured;
+  test::run_groups(Backend::kShm, 2, [&](ProcessGroup& group) {
+    Trainee trainee(group, options);
+    for (int step = 1; step <= 4; ++step) {
+      if (steps_before(step)) trainee.model.values[1][0] += 0.5;
+      trainee.step(1);
+    }
+  });
+  const std::vector<std::string> lines = test::lines_of(captured.text());
+  return static_cast<std::size_t>(std::ranges::count_if(lines, [](const std::string& line) {
+    return contains(line, "[ddp] step 1 changed no parameter");
+  }));
+}
+
+}  // namespace
 
 TEST_CASE("replicas that diverge are an error that names them", "[engine][fingerprint]") {
   for (const int world_size : {2, 3, 4}) {
@@ -80,6 +104,18 @@ TEST_CASE("equal replicas cause no error", "[engine][fingerprint]") {
       }
     });
   }
+}
+
+TEST_CASE("a second backward pass before the optimizer's step is warned of",
+          "[engine][fingerprint]") {
+  const auto each_step = [](int step) { return step > 1; };
+  const auto each_second_step = [](int step) { return step % 2 == 1 && step > 1; };
+  CHECK(warnings_of_first_step({}, each_step) == 0);
+  CHECK(warnings_of_first_step({}, each_second_step) == 1);
+  CHECK(warnings_of_first_step({.fingerprint_every = 1}, each_second_step) == 1);
+  CHECK(warnings_of_first_step({.fingerprint_every = 0}, each_second_step) == 0);  // not looked at
+  // A first step that is skipped changes nothing.
+  CHECK(warnings_of_first_step({.non_finite = NonFinite::kSkip}, each_second_step) == 0);
 }
 
 TEST_CASE("a buffer that is not rank 0's after a broadcast is an error that names it",

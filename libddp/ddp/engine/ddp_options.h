@@ -104,7 +104,7 @@ struct DdpOptions {
   GradientHookFactory hook = {};
   // How often, in steps, the ranks compare fingerprints of their parameters; they also do so in
   // steps 2, 4, 8, .... If these differ, all ranks throw a MismatchError that names the step, the
-  // parameter and the rank. 0: never.
+  // parameter and the rank. Rank 0 warns if the first step has changed no parameter. 0: never.
   int fingerprint_every = 100;
   NonFinite non_finite = NonFinite::kIgnore;
   // On: every gradient is checked before it is reduced, so that an error or a warning names the

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "ddp/base/error.h"
+#include "ddp/base/log.h"
 #include "ddp/buffer_ops/buffer_ops.h"
 #include "ddp/collectives/group_state.h"
 #include "ddp/collectives/host_collectives.h"
@@ -33,7 +34,8 @@ ReplicaCheck::ReplicaCheck(ProcessGroup& group, ControlVector& control,
       parameters_(parameters),
       buffers_(options.buffers),
       fingerprints_(group, parameters_.size() + buffers_.size(), DType::kInt64),
-      every_(static_cast<std::uint64_t>(options.fingerprint_every)) {
+      every_(static_cast<std::uint64_t>(options.fingerprint_every)),
+      looks_at_first_step_(group.rank() == 0 && options.non_finite != NonFinite::kSkip) {
   const bool looks = group_.rank() == 0 && options.non_finite == NonFinite::kIgnore;
   if (looks) finite_.emplace(group_, parameters_);
 }
@@ -51,6 +53,23 @@ std::uint64_t ReplicaCheck::begin_step(std::uint64_t step, Stream stream) {
 void ReplicaCheck::take_results() {
   combined_ = combined();
   if (finite_ && finite_->warn()) finite_.reset();
+  if (looks_at_first_step_) look_at_first_step();
+}
+
+// Compares what was taken in steps 1 and 2.
+void ReplicaCheck::look_at_first_step() {
+  const std::span<const std::uint64_t> now = own().first(parameters_.size());
+  if (before_first_step_.empty()) {
+    before_first_step_.assign(now.begin(), now.end());
+    return;
+  }
+  looks_at_first_step_ = false;
+  if (!std::ranges::equal(before_first_step_, now)) return;
+  logging::warning(fmt::format(
+      "[ddp] step {} changed no parameter: the optimizer did not step before step {}, or its "
+      "learning rate or all gradients were 0. Two backward passes that belong to one step need "
+      "accumulate() or no_sync(): otherwise the gradients of the second replace those of the first",
+      taken_in_ - 1, taken_in_));
 }
 
 void ReplicaCheck::end_step(Stream consumer) {

@@ -7,6 +7,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "ddp/collectives/process_group.h"
 #include "ddp/engine/checks/finite_parameters.h"
@@ -23,7 +24,7 @@ namespace ddp {
 // if that number differs do they exchange all fingerprints, to name what has diverged.
 //
 // While the parameters are read anyway, rank 0 looks whether they are finite, unless gradients are
-// checked.
+// checked; and whether the first step has changed any, unless steps may be skipped.
 //
 // On CUDA the host does not wait: the fingerprints of one step are sent in the next step's control
 // vector, when the device has finished them, and compared in the step after that, when the vector
@@ -60,6 +61,7 @@ class ReplicaCheck {
   void take_parameters(std::uint64_t step, Stream stream);
   // The results of take_parameters() have arrived.
   void take_results();
+  void look_at_first_step();
   [[nodiscard]] std::uint64_t combined();
   [[nodiscard]] std::string difference();
   [[nodiscard]] std::string name(std::size_t i) const;
@@ -75,9 +77,11 @@ class ReplicaCheck {
   std::uint64_t every_;
   std::uint64_t steps_before_ = 0;
   std::uint64_t taken_in_ = 0;  // step, as messages number it, in which parameters were last read
-  std::optional<FiniteParameters> finite_;  // on rank 0, until it has warned
-  bool is_reading_ = false;                 // the device may still be reading the parameters
-  std::uint64_t combined_ = 0;              // the number that begin_step() returned last
+  std::optional<FiniteParameters> finite_;        // on rank 0, until it has warned
+  bool looks_at_first_step_;                      // until it is over; on rank 0
+  std::vector<std::uint64_t> before_first_step_;  // the parameters' fingerprints
+  bool is_reading_ = false;                       // the device may still be reading the parameters
+  std::uint64_t combined_ = 0;                    // the number that begin_step() returned last
 };
 
 }  // namespace ddp
