@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -69,6 +70,8 @@ class Store {
 };
 
 inline constexpr Timeout kDefaultStoreTimeout = std::chrono::seconds(300);
+// How long either end of a connection polls for the next message before it sleeps.
+inline constexpr std::chrono::microseconds kDefaultStoreSpin{50};
 // For a thread that talks to the store in the background, which must end soon even if the store can
 // no longer be reached.
 inline constexpr Timeout kBackgroundStoreTimeout = std::chrono::seconds(5);

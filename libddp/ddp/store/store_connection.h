@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "ddp/base/net/socket.h"
+#include "ddp/base/threads/spin.h"
 #include "ddp/base/time.h"
-#include "ddp/store/spin.h"
 #include "ddp/store/wire.h"
 
 namespace ddp {

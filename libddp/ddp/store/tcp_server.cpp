@@ -21,6 +21,7 @@
 #include "ddp/base/net/wake_up.h"
 #include "ddp/base/system/descriptor_limit.h"
 #include "ddp/base/threads/background_thread.h"
+#include "ddp/base/threads/spin.h"
 #include "ddp/store/loopback_guard.h"
 #include "ddp/store/store_state.h"
 #include "ddp/store/wire.h"

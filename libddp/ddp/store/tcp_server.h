@@ -6,7 +6,7 @@
 
 #include "ddp/base/endpoint.h"
 #include "ddp/base/time.h"
-#include "ddp/store/spin.h"
+#include "ddp/store/store.h"
 
 namespace ddp {
 

@@ -10,7 +10,6 @@
 
 #include "ddp/base/endpoint.h"
 #include "ddp/base/time.h"
-#include "ddp/store/spin.h"
 #include "ddp/store/store.h"
 
 namespace ddp {

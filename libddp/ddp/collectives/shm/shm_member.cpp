@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <thread>
 #include <utility>
@@ -39,8 +40,16 @@ void wake(std::atomic<std::uint32_t>& word) {
   ::syscall(SYS_futex, &word, FUTEX_WAKE, 1, nullptr, nullptr, 0);
 }
 
-// Spinning helps while every rank has a CPU; otherwise it takes CPU time from the peers.
+// How often a rank with a CPU of its own looks before it sleeps.
 constexpr int kSpins = 2000;
+
+// How long a rank looks that shares its CPU, yielding to the others: the more ranks there are, the
+// longer it takes until all of them have had their turn.
+std::chrono::microseconds yielding_spin(double cpus_per_rank) {
+  constexpr double kForEachRank = 50;
+  constexpr double kMost = 200;
+  return std::chrono::microseconds(static_cast<int>(std::min(kForEachRank / cpus_per_rank, kMost)));
+}
 
 double cpus_per_rank(const Segment& segment, int rank) {
   std::vector<CpuSet> allowed;
@@ -68,7 +77,8 @@ Member::Member(const GroupConfig& config, std::shared_ptr<const FlightRecorder> 
       timeout_(config.timeout),
       recorder_(std::move(recorder)),
       cpus_per_rank_(shm::cpus_per_rank(segment_, config.rank)),
-      spins_(cpus_per_rank_ >= 1 ? kSpins : 0),
+      spins_(kSpins),
+      yielding_spin_(yielding_spin(cpus_per_rank_)),
       watch_(watch_peers(segment_)) {}
 
 void Member::begin_call(const CollectiveSignature& signature, int peer) {

@@ -2,11 +2,12 @@
 //
 // How a rank of a shm group waits for the others, and how the group ends.
 //
-// Each rank has a doorbell, a counter. A waiting rank spins a little on its condition
-// (spin_budget.h). Then it marks itself as sleeping, checks once more, and sleeps on the doorbell
-// (futex). A rank that changes something others may be waiting for rings the doorbells of those
-// that sleep. At least every kLivenessPeriod the sleeper checks its condition, whether a rank
-// aborted or left, and whether a process died.
+// Each rank has a doorbell, a counter. A waiting rank polls its condition for a little while
+// (spin_budget.h; if it shares its CPU with other ranks, it yields to them meanwhile, spin.h). Then
+// it marks itself as sleeping, checks once more, and sleeps on the doorbell (futex). A rank that
+// changes something others may be waiting for rings the doorbells of those that sleep. At least
+// every kLivenessPeriod the sleeper checks its condition, whether a rank aborted or left, and
+// whether a process died.
 #pragma once
 
 #include <atomic>
@@ -17,6 +18,7 @@
 #include <span>
 #include <string>
 
+#include "ddp/base/threads/spin.h"
 #include "ddp/base/time.h"
 #include "ddp/collectives/collective.h"
 #include "ddp/collectives/group_names.h"
@@ -72,7 +74,7 @@ class Member {
     }
     if (is_broken()) throw_recorded_error();
   }
-  // Spins for a short time and returns whether `ready` returned true meanwhile.
+  // Polls for a short time and returns whether `ready` returned true meanwhile.
   template <class Ready>
   [[nodiscard]] bool comes_soon(const Ready& ready);
   // Writes of any rank before it are visible to all ranks after it. All ranks call it together.
@@ -118,7 +120,8 @@ class Member {
   std::shared_ptr<const FlightRecorder> recorder_;
   std::uint32_t phase_ = 0;
   double cpus_per_rank_;
-  SpinBudget spins_;
+  SpinBudget spins_;    // where a rank has a CPU of its own
+  Spin yielding_spin_;  // where it shares one
   PeerWatch watch_;
   Clock::time_point next_look_;  // time of the next check of the processes
   CollectiveSignature call_;     // for error messages
@@ -128,6 +131,7 @@ class Member {
 
 template <class Ready>
 bool Member::comes_soon(const Ready& ready) {
+  if (cpus_per_rank_ < 1) return ready() || yielding_spin_.until(ready);
   const int looks = spins_.looks();
   for (int i = 0; i <= looks; ++i) {
     if (ready()) {

@@ -9,14 +9,11 @@
 
 namespace ddp {
 
-// How long either end of a store connection polls for the next message before it sleeps.
-inline constexpr std::chrono::microseconds kDefaultStoreSpin{50};
-
-// Polls for a message for a short time before the caller goes to sleep: on loopback a message comes
-// within tens of microseconds, which is less than waking a sleeping thread takes.
+// Polls for an event of another process for a short time before the caller goes to sleep: on one
+// host it often comes sooner than a sleeping thread can be woken.
 //
-// Between two polls the thread yields its CPU, because the peer may need it; but another process
-// may then keep the CPU for milliseconds. A credit therefore bounds the cost. A message found in
+// Between two polls the thread yields its CPU, because the other process may need it; but a third
+// one may then keep the CPU for milliseconds. A credit therefore bounds the cost. An event found in
 // time adds the time that sleeping would have cost, and a futile poll subtracts the time it took.
 // When the credit is used up, polling stops for kPauseFactor times as long as was lost. Not
 // thread-safe.
