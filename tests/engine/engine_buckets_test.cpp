@@ -175,6 +175,7 @@ TEST_CASE("a step over shm allocates no memory on any thread", "[engine]") {
       ddp.record_metric(0, 1.0, samples);
       mark_all(ddp);
       ddp.wait();
+      model.values[0][0] += 1;
     };
     step(2);
     group.barrier().wait();

@@ -180,6 +180,7 @@ TEST_CASE("a step without nominal_samples causes one warning, on rank 0", "[engi
         (void)ddp.begin_step({.samples = samples});
         mark_all(ddp);
         ddp.wait();
+        model.values[0][0] += 1;
       }
     });
     return capture.text();

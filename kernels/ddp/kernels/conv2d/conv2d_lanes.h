@@ -14,7 +14,8 @@
 namespace ddp::detail {
 namespace {
 
-// 6 x 2 sums with their operands just fit into the 16 vector registers of AVX2.
+// 6 x 2 sums with their operands just fit into the 16 vector registers of AVX2. AVX-512 has 32, but
+// 12 sums already keep its arithmetic units busy.
 constexpr std::size_t kMaxBlock = 6;
 
 template <std::size_t kValue>

@@ -10,18 +10,23 @@
 namespace ddp::cpu {
 namespace {
 
-const detail::Conv2dLoopsOfBoth& best_loops() {
-  const detail::Conv2dLoopsOfBoth* avx2 = detail::conv2d_avx2_loops();
-  return avx2 != nullptr ? *avx2 : detail::conv2d_baseline_loops();
+template <class T>
+const detail::Conv2dLoops<T>& of_type(const detail::Conv2dLoopsOfBoth& loops) {
+  if constexpr (sizeof(T) == sizeof(float)) {
+    return loops.single;
+  } else {
+    return loops.exact;
+  }
 }
 
+// Each sample has a lane of its own, so wide vectors compute no more than narrow ones if half of
+// their lanes stay empty. A sample's result is the same in both.
 template <class T>
-const detail::Conv2dLoops<T>& loops_for() {
-  if constexpr (sizeof(T) == sizeof(float)) {
-    return best_loops().single;
-  } else {
-    return best_loops().exact;
-  }
+const detail::Conv2dLoops<T>& loops_for(std::size_t batch) {
+  const detail::Conv2dLoopsOfBoth* avx512 = detail::conv2d_avx512_loops();
+  if (avx512 != nullptr && batch > of_type<T>(*avx512).lanes / 2) return of_type<T>(*avx512);
+  const detail::Conv2dLoopsOfBoth* avx2 = detail::conv2d_avx2_loops();
+  return of_type<T>(avx2 != nullptr ? *avx2 : detail::conv2d_baseline_loops());
 }
 
 // Cuts the scratch memory of one call into its parts; the bias is one of zeros.
@@ -107,7 +112,7 @@ class LoopConv2d final : public Conv2dBackend {
                                     y.count / shape.batch};
     detail::dispatch_float(kernel, x.dtype, [&](auto element) {
       using T = decltype(element);
-      const detail::Conv2dLoops<T>& loops = loops_for<T>();
+      const detail::Conv2dLoops<T>& loops = loops_for<T>(shape.batch);
       const detail::Conv2dScratch<T> scratch = Parts<T>(sizes, loops.lanes).in(scratch_);
       Operands<T> at{static_cast<T*>(x.data), static_cast<T*>(weight.data),
                      bias.count > 0 ? static_cast<T*>(bias.data) : nullptr,

@@ -45,7 +45,9 @@ struct Conv2dLoopsOfBoth {
 
 // For every processor of the architecture that is compiled for.
 [[nodiscard]] const Conv2dLoopsOfBoth& conv2d_baseline_loops();
-// For x86 processors with AVX2 and FMA; null on another processor.
+// For x86 processors with AVX2 and FMA, and for those that have AVX-512, too; null on another
+// processor.
 [[nodiscard]] const Conv2dLoopsOfBoth* conv2d_avx2_loops();
+[[nodiscard]] const Conv2dLoopsOfBoth* conv2d_avx512_loops();
 
 }  // namespace ddp::detail

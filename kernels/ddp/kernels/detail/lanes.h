@@ -29,7 +29,9 @@ struct Lanes {
 template <class V>
 V loaded(const V& from) {
   V vector = from;
-#ifdef __x86_64__
+#ifdef __AVX512F__
+  asm("" : "+v"(vector));
+#elif defined(__x86_64__)
   asm("" : "+x"(vector));
 #endif
   return vector;
