@@ -174,8 +174,10 @@ TEST_CASE("docs/checkpoints.md: in your own trainer", "[docs]") {
       values[0] = 0;
 
       ddp::CheckpointDirectory directory({.path = path, .keep = 3});
+      std::optional<ddp::CheckpointWriter> writer;
       std::int64_t epoch = 0;
       ddp::on_rank0(*group, [&] {
+        writer.emplace(directory);  // from here on no other process writes there
         const auto loaded = directory.load_newest();
         if (!loaded) return;
         // `tensors` are names, shapes and buffers: of parameters, optimizer state, ...
@@ -187,8 +189,6 @@ TEST_CASE("docs/checkpoints.md: in your own trainer", "[docs]") {
       sampler.set_epoch(epoch);
       ddp.continue_after(epoch * sampler.plan({}).steps());
 
-      std::optional<ddp::CheckpointWriter> writer;  // one process writes
-      if (group->rank() == 0) writer.emplace(directory);
       for (; epoch < epochs; ++epoch) {
         train_epoch(sampler.next_epoch());  // with writer->check() in each step, for a full disk
         ddp.wait_host();

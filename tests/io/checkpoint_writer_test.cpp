@@ -24,6 +24,8 @@ namespace fs = std::filesystem;
 using Catch::Matchers::Contains;
 using ddp::buffer_of;
 using ddp::CheckpointDirectory;
+using ddp::CheckpointDirectoryOptions;
+using ddp::CheckpointName;
 using ddp::NamedBuffer;
 using ddp::test::after_epoch;
 using ddp::test::entries_of;
@@ -83,6 +85,26 @@ TEST_CASE("only one training at a time can save to a directory", "[checkpoint][w
   }
   const ddp::CheckpointWriter writer(second);
   CHECK(entries_of(directory.path()) == 1);  // .lock
+}
+
+TEST_CASE("what another training saved before it gave the directory up is not missed",
+          "[checkpoint][writer]") {
+  const TemporaryDirectory directory;
+  const CheckpointDirectoryOptions options{.path = directory.path(), .keep = 2};
+  Model model(1);
+  CheckpointDirectory ending(options);
+  ending.save({.name = after_epoch(1), .metadata = {}}, model.tensors());
+  CheckpointDirectory early(options), late(options);
+  REQUIRE(early.load_newest()->path.filename() == "model_epoch_1.safetensors");
+  ending.save({.name = after_epoch(2), .metadata = {}}, model.tensors());
+  CHECK_THAT(error_of([&] { const ddp::CheckpointWriter writer(early); }),
+             Contains(directory.path().string() + ": another process has saved there since this "
+                                                  "one loaded its checkpoint"));
+  ddp::CheckpointWriter writer(late);
+  CHECK(late.load_newest()->path.filename() == "model_epoch_2.safetensors");
+  writer.save({.name = after_epoch(3), .metadata = {}}, model.tensors());
+  writer.finish();
+  CHECK(late.names() == std::vector<CheckpointName>{after_epoch(3), after_epoch(2)});
 }
 
 TEST_CASE("a writer reports at once that it cannot create files", "[checkpoint][writer][disk]") {

@@ -300,10 +300,12 @@ TEST_CASE("recipe: checkpoints and resume", "[recipe]") {
       std::ranges::move(nn::named_buffers(optimizer.state(), "optimizer."),
                         std::back_inserter(tensors));
       CheckpointDirectory checkpoints({.path = directory, .keep = 3});
+      std::optional<CheckpointWriter> writer;
 
       int first_epoch = 0;
       double best = 0;
       on_rank0(*group, [&] {
+        writer.emplace(checkpoints);  // from here on no other process writes there
         const auto newest = checkpoints.load_newest();
         if (!newest) return;
         restore_tensors(newest->path, newest->content, tensors, {.stream = context.stream()});
@@ -315,8 +317,6 @@ TEST_CASE("recipe: checkpoints and resume", "[recipe]") {
       sampler.set_epoch(first_epoch);
       model.engine().continue_after(first_epoch * sampler.plan({}).steps());
 
-      std::optional<CheckpointWriter> writer;  // one process writes
-      if (group->rank() == 0) writer.emplace(checkpoints);
       for (int epoch = first_epoch; epoch < epochs; ++epoch) {
         train_epoch();
         const double accuracy = evaluate(*group, context, model, test_set);
@@ -360,12 +360,12 @@ TEST_CASE("recipe: a stop, and a resume inside the epoch", "[recipe]") {
                         std::back_inserter(tensors));
       CheckpointDirectory checkpoints({.path = directory});
       std::optional<CheckpointWriter> writer;
-      if (group->rank() == 0) writer.emplace(checkpoints);
 
       SignalGuard signals;
       DataPosition position;  // of the next batch
       std::int64_t steps = 0;
       on_rank0(*group, [&] {
+        writer.emplace(checkpoints);
         const auto newest = checkpoints.load_newest();
         if (!newest) return;
         restore_tensors(newest->path, newest->content, tensors, {.stream = context.stream()});

@@ -136,7 +136,7 @@ TEST_CASE("Sgd skips parameters without a gradient and clears the others' gradie
   }
   CHECK(context.to_host<double>(without.value()) == old_without);
   const auto state = sgd.state();
-  REQUIRE(state.size() == 2);
+  REQUIRE(state.size() == 3);
   CHECK(state[0].name == "with.momentum_buffer");
   CHECK(context.to_host<double>(state[0].value)[1] == Approx(2 + 0.1 * old_with[1]));
   CHECK(context.to_host<double>(state[1].value) == std::vector<double>{0, 0, 0});

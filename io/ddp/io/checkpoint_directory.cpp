@@ -64,7 +64,18 @@ CheckpointDirectory::CheckpointDirectory(CheckpointDirectoryOptions options)
                                 ", below 0");
   }
   make_directory(options_.path);
-  names_ = read_checkpoint_list(options_.path);
+  names_ = listed_ = read_checkpoint_list(options_.path);
+}
+
+void CheckpointDirectory::reread() {
+  std::vector<CheckpointName> now = read_checkpoint_list(options_.path);
+  if (now == listed_) return;
+  if (has_loaded_) {
+    throw FileError("[checkpoint] " + options_.path.string() +
+                    ": another process has saved there since this one loaded its checkpoint; make "
+                    "the CheckpointWriter before load_newest()");
+  }
+  names_ = listed_ = std::move(now);
 }
 
 // The order matters if the process is killed in between: first the file, then `model_best`, then
@@ -81,6 +92,7 @@ void CheckpointDirectory::save(const CheckpointInfo& info, std::span<const Named
 }
 
 std::optional<LoadedCheckpoint> CheckpointDirectory::load_newest() {
+  has_loaded_ = true;
   std::exception_ptr newest_error;
   for (std::size_t i = 0; i < names_.size(); ++i) {
     const std::filesystem::path file = options_.path / to_string(names_[i]);
@@ -121,7 +133,7 @@ void CheckpointDirectory::save_best(const std::filesystem::path& file, const Che
 // A process that is killed in between leaves old files that are still listed; the next save removes
 // them.
 void CheckpointDirectory::list_and_prune() {
-  write_checkpoint_list(options_.path, names_);
+  write_list();
   const auto keep = static_cast<std::size_t>(options_.keep);
   if (keep == 0 || names_.size() <= keep) return;
   for (std::size_t i = keep; i < names_.size(); ++i) {
@@ -133,7 +145,12 @@ void CheckpointDirectory::list_and_prune() {
     }
   }
   names_.resize(keep);
+  write_list();
+}
+
+void CheckpointDirectory::write_list() {
   write_checkpoint_list(options_.path, names_);
+  listed_ = names_;
 }
 
 }  // namespace ddp

@@ -60,6 +60,11 @@ class CheckpointDirectory {
   // Newest first.
   [[nodiscard]] const std::vector<CheckpointName>& names() const { return names_; }
 
+  // Reads the names again: a CheckpointWriter does so as soon as no other process can write there.
+  // Throws FileError if they have changed since load_newest(), whose checkpoint is then not the
+  // last one.
+  void reread();
+
   // Saves tensors in CPU memory. On return the checkpoint would survive a loss of power.
   // std::invalid_argument if epochs or step are negative.
   void save(const CheckpointInfo& info, std::span<const NamedBuffer> tensors);
@@ -79,9 +84,12 @@ class CheckpointDirectory {
   void save_best(const std::filesystem::path& file, const CheckpointInfo& info,
                  std::span<const NamedBuffer> tensors) const;
   void list_and_prune();
+  void write_list();
 
   CheckpointDirectoryOptions options_;
   std::vector<CheckpointName> names_;
+  std::vector<CheckpointName> listed_;  // in the file, when this object last read or wrote it
+  bool has_loaded_ = false;
 };
 
 }  // namespace ddp

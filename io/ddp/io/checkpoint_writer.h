@@ -19,9 +19,13 @@ class CheckpointWriter {
  public:
   // The directory must outlive the writer. Throws FileError if another process has a writer there,
   // since each would list its own checkpoints among the other's; also if no file can be created
-  // there, so that a training fails at its start rather than at its first checkpoint.
+  // there, so that a training fails at its start rather than at its first checkpoint. Make it
+  // before the directory loads a checkpoint: another process may still save one until then
+  // (reread()).
   explicit CheckpointWriter(CheckpointDirectory& directory)
-      : directory_(directory), lock_(directory.path()) {}
+      : directory_(directory), lock_(directory.path()) {
+    directory_.reread();
+  }
   CheckpointWriter(const CheckpointWriter&) = delete;
   CheckpointWriter& operator=(const CheckpointWriter&) = delete;
   // Waits for the current save, however long the disk takes, and logs its error.

@@ -47,6 +47,7 @@ std::vector<NamedTensor> Adam::state() const {
       state.push_back({name + ".step", Tensor::view(group.steps.buffer().slice(i, 1), {})});
     }
   }
+  state.push_back(learning_rates());
   return state;
 }
 

@@ -22,7 +22,7 @@ class Adam final : public Optimizer {
 
   using Optimizer::step;
   void step(const double* grad_scale) override;
-  // "fc1.weight.exp_avg", "fc1.weight.exp_avg_sq", "fc1.weight.step", ...
+  // "fc1.weight.exp_avg", "fc1.weight.exp_avg_sq", "fc1.weight.step", ...; "learning_rate".
   [[nodiscard]] std::vector<NamedTensor> state() const override;
 
  private:

@@ -27,16 +27,19 @@ void Optimizer::step() {
   owner == nullptr ? step(nullptr) : owner->step(*this);
 }
 
-double Optimizer::learning_rate() const {
-  return learning_rates_.empty() ? 0 : learning_rates_.front();
-}
+double Optimizer::learning_rate() const { return rates().front(); }
 
 void Optimizer::set_learning_rate(double learning_rate) {
-  std::ranges::fill(learning_rates_, checked_rate(learning_rate));
+  std::ranges::fill(rates(), checked_rate(learning_rate));
 }
 
 void Optimizer::set_group_learning_rate(std::size_t group, double learning_rate) {
-  learning_rates_.at(group) = checked_rate(learning_rate);
+  if (group >= rates().size()) {
+    throw std::out_of_range("[nn] an optimizer has " + std::to_string(rates().size()) +
+                            " groups, but the learning rate of group " + std::to_string(group) +
+                            " is set");
+  }
+  rates()[group] = checked_rate(learning_rate);
 }
 
 double Optimizer::checked_rate(double learning_rate) {

@@ -50,19 +50,19 @@ class Optimizer {
   void set_group_learning_rate(std::size_t group, double learning_rate);
 
   // What a checkpoint must contain besides the parameters: views of the live state, named after the
-  // parameters and in their order. After they are overwritten, the optimizer continues from the new
-  // values. Counts are int64 on the CPU, whatever the parameters' device is.
+  // parameters and in their order, and last the groups' learning rates, "learning_rate". After they
+  // are overwritten, the optimizer continues from the new values. Counts (int64) and rates
+  // (float64) are on the CPU, whatever the parameters' device is.
   [[nodiscard]] virtual std::vector<NamedTensor> state() const = 0;
 
  protected:
   template <class Options>
   Optimizer(Context& context, const std::vector<ParameterGroup<Options>>& groups)
-      : context_(context) {
+      : context_(context), learning_rates_(rates_of(groups)) {
     for (const ParameterGroup<Options>& group : groups) {
       check_options(group.options);
       check_group(group.parameters);
       parameters_.insert(parameters_.end(), group.parameters.begin(), group.parameters.end());
-      learning_rates_.push_back(checked_rate(group.options.learning_rate));
     }
     check_parameters();
   }
@@ -72,18 +72,30 @@ class Optimizer {
   // The options of a group, with the learning rate that it has now.
   template <class Options>
   [[nodiscard]] Options at_its_rate(Options options, std::size_t group) const {
-    options.learning_rate = learning_rates_.at(group);
+    options.learning_rate = rates()[group];
     return options;
   }
+  // For state().
+  [[nodiscard]] NamedTensor learning_rates() const { return {"learning_rate", learning_rates_}; }
 
  private:
+  template <class Options>
+  static Tensor rates_of(const std::vector<ParameterGroup<Options>>& groups) {
+    const Tensor rates = Tensor::zeros({groups.size()}, DType::kFloat64);
+    double* next = rates.buffer().as<double>().data();
+    for (const ParameterGroup<Options>& group : groups) {
+      *next++ = checked_rate(group.options.learning_rate);
+    }
+    return rates;
+  }
+  [[nodiscard]] std::span<double> rates() const { return learning_rates_.buffer().as<double>(); }
   [[nodiscard]] static double checked_rate(double learning_rate);
   void check_group(std::span<Parameter* const> parameters) const;
   void check_parameters() const;
 
   Context& context_;
   std::vector<Parameter*> parameters_;
-  std::vector<double> learning_rates_;  // by group
+  Tensor learning_rates_;  // float64 on the CPU, by group
 };
 
 // Splits parameters for models whose biases and normalisations must not decay: these have at most

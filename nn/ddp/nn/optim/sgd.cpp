@@ -44,6 +44,7 @@ std::vector<NamedTensor> Sgd::state() const {
                        Tensor::view(group.momentum_buffers[i], parameter.value().shape())});
     }
   }
+  state.push_back(learning_rates());
   return state;
 }
 

@@ -21,7 +21,7 @@ class Sgd final : public Optimizer {
 
   using Optimizer::step;
   void step(const double* grad_scale) override;
-  // "fc1.weight.momentum_buffer", ...; groups whose momentum is 0 have no state.
+  // "fc1.weight.momentum_buffer", ..., but none in groups whose momentum is 0; "learning_rate".
   [[nodiscard]] std::vector<NamedTensor> state() const override;
 
  private:
