@@ -96,8 +96,20 @@ int run_agent(const Options& options, const JobPlan& plan, const std::string& pr
   }
 }
 
+// Other nodes that wait for this one hear why it does not come.
+JobPlan plan_or_tell(const Options& options) try {
+  return plan_job(options);
+} catch (const LaunchError& refusal) {
+  const NodeOptions& nodes = options.nodes;
+  if (nodes.count > 1 && nodes.rank != 0) {
+    tell_refusal({.rank = nodes.rank, .store = nodes.endpoint, .run_id = nodes.run_id.value_or("")},
+                 host_name(), refusal);
+  }
+  throw;
+}
+
 int run_job(const Options& options, const ReportStart& on_start) {
-  JobPlan plan = plan_job(options);
+  JobPlan plan = plan_or_tell(options);
   plan.workers.on_start = on_start;
   SignalReader signals;  // before the first thread, which inherits the mask
   std::optional<PrivateFolder> folder;

@@ -53,6 +53,33 @@ finish 120 0 0
   fail "2 x 2 ranks end with other parameters than 4"
 passed "2 nodes x 2 ranks train lenet5 to the parameters of 4 local ranks"
 
+# The first launcher of node 1 cannot run its program.
+start 0 --timeout-start 60 -n 1 true
+says 0 '1/2 nodes here'
+code=0
+ip netns exec "${nodes[1]}" "$bin/ddp-launch" --nnodes 2 --node_rank 1 --master_addr "$address" \
+  --master_port "$port" -n 1 ./nothere >"$work/node1.log" 2>&1 || code=$?
+[ "$code" -eq 127 ] || fail "a program that is not there: exit code $code"
+says 0 "missing node 1; .*; refused [^ ]*: cannot run './nothere': No such file"
+start 1 -n 1 true
+finish 10 0 0
+passed "who waits for a node hears that it cannot run its program"
+
+# Two jobs one after the other; the output of node 0's first one is read late.
+mkfifo "$work/console"
+(sleep 7; cat >/dev/null) <"$work/console" &
+ip netns exec "${nodes[0]}" "$bin/ddp-launch" --nnodes 2 --node_rank 0 --master_addr "$address" \
+  --master_port "$port" -n 1 seq 50000 >"$work/console" 2>"$work/node0.log" &
+first=$!
+start 1 -n 1 true
+wait "${pids[1]}" || fail "the first job"
+start 1 -n 1 true
+says 1 "waiting: an earlier job has yet to end at $address:$port"
+wait "$first" || fail "the first job's node 0"
+start 0 -n 1 true
+finish 10 0 0
+passed "the launchers of a second job wait until the first one has ended"
+
 # Under Open MPI, without flags. Open MPI reaches the other host through a script that enters its
 # namespace. Its own files have a folder of their own: see tests/jobs/mpirun_test.cpp.
 if command -v mpirun >/dev/null; then

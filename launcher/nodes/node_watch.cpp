@@ -9,6 +9,7 @@
 
 #include "ddp/base/error.h"
 #include "ddp/base/threads/background_thread.h"
+#include "launcher/nodes/node_keys.h"
 
 namespace ddp::launcher {
 namespace {
@@ -22,8 +23,6 @@ constexpr Timeout kInterruptedWait{1000};
 constexpr Timeout kStoreTimeout = kBackgroundStoreTimeout;
 
 std::string generation_key(int generation) { return "gen/" + std::to_string(generation); }
-
-std::string alive_key(int node) { return "alive/" + std::to_string(node); }
 
 struct Claim {
   std::optional<int> node;
@@ -188,10 +187,10 @@ bool NodeWatch::has_lost_node() {
 void NodeWatch::leave() {
   WaitLimit limit(kStoreTimeout, is_interrupted_);
   try {
-    auto left = meeting_.store->add("left", 1);
+    auto left = meeting_.store->add(kLeftKey, 1);
     while (meeting_.self == 0 && left < node_count() && !limit.passed()) {
       std::this_thread::sleep_for(kBetweenLooks);
-      left = meeting_.store->add("left", 0);
+      left = meeting_.store->add(kLeftKey, 0);
     }
   } catch (const Error&) {
     // A node that cannot reach the store need not be waited for.

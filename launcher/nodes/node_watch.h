@@ -15,6 +15,7 @@
 #include "ddp/base/threads/life_sign.h"
 #include "ddp/base/time.h"
 #include "ddp/store/store.h"
+#include "launcher/nodes/node_keys.h"
 #include "launcher/nodes/nodes.h"
 #include "launcher/nodes/other_nodes.h"
 
@@ -22,7 +23,7 @@ namespace ddp::launcher {
 
 // How often a launcher sends a heartbeat, and after what time without one its node is lost.
 struct SignsOfLife {
-  Timeout period{500};
+  Timeout period = kSignPeriod;
   Timeout vanished = std::chrono::seconds(15);
 };
 
@@ -33,7 +34,7 @@ struct SignsOfLife {
 // are.
 //
 // Keys, under the launchers' prefix:
-//   alive/<node>           counts the node's heartbeats
+//   alive/<node>           counts the node's heartbeats (node_keys.h)
 //   lost                   a sentence: the first node without heartbeats
 //   gen/<g>/open           the store is ready for the workers
 //   gen/<g>/claim          the node that saw the first failure or, as "1 15", node and signal

@@ -4,7 +4,7 @@
 #include <arpa/inet.h>
 #include <fmt/core.h>
 
-#include <random>
+#include <algorithm>
 #include <sstream>
 #include <utility>
 #include <vector>
@@ -15,6 +15,9 @@
 #include "ddp/store/prefix_store.h"
 #include "ddp/store/tcp_store.h"
 #include "launcher/launch_error.h"
+#include "launcher/nodes/node_keys.h"
+#include "launcher/nodes/node_life.h"
+#include "launcher/nodes/registration.h"
 #include "launcher/nodes/worker_keys.h"
 
 namespace ddp::launcher {
@@ -24,8 +27,6 @@ constexpr Timeout kBetweenTries = std::chrono::seconds(1);
 constexpr Timeout kBetweenLookUps{250};
 
 constexpr const char* kRefused = "refused";  // "HOST: REASON" of the last node that did not fit
-
-std::string node_key(int rank) { return "node/" + std::to_string(rank); }
 
 void wait_for_node0(const Error& error, Patience& patience) {
   patience.wait([&] { return "node 0 does not answer: " + describe(error); });
@@ -55,68 +56,6 @@ std::shared_ptr<Store> connect(const NodePlan& plan, Patience& patience) {
   }
 }
 
-// Makes the entry unique, since host names and pids repeat among containers.
-std::string unique_line() {
-  std::random_device random;
-  return fmt::format("{:08x}{:08x}\n", random(), random());
-}
-
-// This node's entry in the store, by which the others know it. The destructor removes it unless it
-// is kept.
-class Registration {
- public:
-  explicit Registration(const Node& self) : own_(serialize(self) + unique_line()) {}
-  Registration(const Registration&) = delete;
-  Registration& operator=(const Registration&) = delete;
-
-  ~Registration() {
-    try {
-      if (store_) remove();
-    } catch (const std::exception&) {
-      // The store does not answer, so nobody can be told.
-    }
-  }
-
-  // Returns this node's rank: the requested one, or the first free one. Safe to repeat after a lost
-  // answer.
-  int make(std::shared_ptr<Store> store, const NodePlan& plan) {
-    store_ = std::move(store);
-    if (plan.rank) return take(*plan.rank);
-    for (rank_ = 1; rank_ < plan.count; ++rank_) {
-      if (claim() == own_) return rank_;
-    }
-    throw LaunchError(
-        fmt::format("the job at {} already has its {} nodes", to_string(plan.store), plan.count));
-  }
-
-  void keep() { store_.reset(); }
-
- private:
-  int take(int rank) {
-    rank_ = rank;
-    const std::string registered = claim();
-    if (registered == own_) return rank;
-    const Node other = parse_node(registered);
-    throw LaunchError(fmt::format(
-        "node rank {} is taken by {} (launcher pid {}): each node needs a --node_rank of its own, "
-        "and a store (--master_port) serves one job",
-        rank, other.host, other.launcher));
-  }
-
-  // Returns the entry that now holds this rank.
-  [[nodiscard]] std::string claim() { return store_->compare_set(node_key(rank_), "", own_); }
-
-  // A claim whose answer was lost may or may not be stored.
-  void remove() {
-    const std::string key = node_key(rank_);
-    if (store_->find(key) == own_) store_->delete_key(key);
-  }
-
-  std::string own_;
-  std::shared_ptr<Store> store_;
-  int rank_ = 0;
-};
-
 // Node 0's run id, which all nodes use; empty until it is there.
 std::string agreed_run_id(Store& store, const NodePlan& plan) {
   std::string agreed = store.find("run_id").value_or("");
@@ -134,6 +73,9 @@ void check_terms(Store& store, const NodePlan& plan) {
       fmt::format("node 0 has {}, this node has {}: these flags must be equal on all nodes", agreed,
                   plan.terms));
 }
+
+// The launchers of a job count themselves when they leave it.
+bool is_over(Store& store) { return store.has(kLeftKey); }
 
 std::vector<std::string> node_keys(int count) {
   std::vector<std::string> keys;
@@ -168,49 +110,130 @@ std::string wait_for_run_id(Store& store, const NodePlan& plan, Patience& patien
   }
 }
 
-void wait_for_others(Store& store, const NodePlan& plan, Patience& patience) {
-  const std::vector<std::string> keys = node_keys(plan.count);
-  while (!store.check(keys)) {
-    patience.wait([&] { return describe_waiting(store, plan); });
+// Node 0's view of who is there. It closes the meeting when all are, and live: a launcher that was
+// killed while it waited must first be replaced.
+class Gathering {
+ public:
+  Gathering(Store& store, int count)
+      : store_(store), keys_(node_keys(count)), lives_(keys_.size()) {}
+
+  void close_if_complete() {
+    if (next_look_.passed()) look();
+    if (!store_.check(keys_) || std::ranges::any_of(lives_, &NodeLife::is_dead)) return;
+    std::string met;
+    for (const std::string& key : keys_) met += store_.get(key);
+    store_.set(kMetKey, met);
+  }
+
+  // "; node 1 (gpu-b) shows no sign of life"; empty if all of them live.
+  [[nodiscard]] std::string silent_nodes() const {
+    std::string text;
+    for (std::size_t rank = 0; rank < lives_.size(); ++rank) {
+      if (!lives_[rank].is_dead()) continue;
+      const Node node = parse_node(lives_[rank].entry());
+      text += "; " + describe_node(static_cast<int>(rank), node.host) + " shows no sign of life";
+    }
+    return text;
+  }
+
+ private:
+  void look() {
+    next_look_ = Deadline::after(kSignPeriod);
+    for (std::size_t rank = 0; rank < lives_.size(); ++rank) {
+      const std::string entry = store_.find(keys_[rank]).value_or("");
+      lives_[rank].look(entry, store_.add(alive_key(static_cast<int>(rank)), 0));
+    }
+  }
+
+  Store& store_;
+  std::vector<std::string> keys_;
+  std::vector<NodeLife> lives_;  // by rank
+  Deadline next_look_ = Deadline::after(Timeout(0));
+};
+
+// Returns the entries of all nodes.
+std::string wait_for_others(Store& store, const NodePlan& plan, int self,
+                            Registration& registration, Patience& patience) {
+  Gathering gathering(store, plan.count);
+  for (;;) {
+    registration.show_life();
+    if (self == 0) gathering.close_if_complete();
+    if (std::optional<std::string> met = store.find(kMetKey)) return *std::move(met);
+    patience.wait([&] { return describe_waiting(store, plan) + gathering.silent_nodes(); });
   }
 }
 
-// The others, who wait for this node, would otherwise not hear of it.
-void tell_refusal(Store& store, const std::string& host, const LaunchError& reason) noexcept {
-  try {
-    store.set(kRefused, host + ": " + reason.what());
-  } catch (const std::exception&) {
-    // The store does not answer.
+Node read_node(std::istringstream& lines) {
+  Node node;
+  std::getline(lines, node.host);
+  lines >> node.launcher >> node.workers;
+  if (!lines) {
+    throw LaunchError("a node of this job runs another launcher, or another version of ddp-launch");
   }
+  return node;
 }
 
-// Returns this node's rank.
-int join(const std::shared_ptr<Store>& store, const NodePlan& plan, const std::string& host,
-         Registration& registration) {
+// What close_meeting_if_complete() wrote.
+std::vector<Node> parse_nodes(const std::string& met, int count) {
+  std::istringstream lines(met);
+  std::vector<Node> nodes;
+  std::string unique;
+  while (static_cast<int>(nodes.size()) < count) {
+    nodes.push_back(read_node(lines));
+    lines >> unique;
+    lines.ignore();  // the end of its line
+  }
+  return nodes;
+}
+
+void write_refusal(Store& store, const std::string& host, const LaunchError& reason) {
+  store.set(kRefused, host + ": " + reason.what());
+}
+
+// Returns this node's rank; nothing if the job in this store ends meanwhile.
+std::optional<int> join(const std::shared_ptr<Store>& store, const NodePlan& plan,
+                        const std::string& host, Registration& registration, Patience& patience) {
   try {
     check_terms(*store, plan);
-    const int rank = registration.make(store, plan);
+    std::optional<int> rank = registration.make(store, plan);
+    while (!rank && !is_over(*store)) {
+      patience.wait([&] { return registration.obstacle(); }, kBetweenLookUps);
+      rank = registration.make(store, plan);
+    }
+    if (!rank) return std::nullopt;
     if (store->find(kRefused).value_or("").starts_with(host + ": ")) store->delete_key(kRefused);
     return rank;
   } catch (const LaunchError& refusal) {
-    tell_refusal(*store, host, refusal);
+    try {
+      write_refusal(*store, host, refusal);
+    } catch (const std::exception&) {
+      // The store does not answer.
+    }
     throw;
   }
 }
 
-Meeting try_to_meet(const NodePlan& plan, const std::string& host, Registration& registration,
-                    Patience& patience) {
+// Nothing if the store is that of an earlier job, whose node 0 has not quite ended yet.
+std::optional<Meeting> try_to_meet(const NodePlan& plan, const std::string& host,
+                                   Registration& registration, Patience& patience) {
   Meeting meeting;
   meeting.store = connect(plan, patience);
   Store& store = *meeting.store;
+  if (is_over(store) && !registration.is_in(store)) return std::nullopt;
   if (plan.rank == 0) announce(store, plan);
   meeting.run_id = wait_for_run_id(store, plan, patience);
-  meeting.self = join(meeting.store, plan, host, registration);
-  wait_for_others(store, plan, patience);
-  meeting.worker_port = static_cast<std::uint16_t>(std::stoi(store.get("worker_port")));
-  for (int rank = 0; rank < plan.count; ++rank) {
-    meeting.nodes.push_back(parse_node(store.get(node_key(rank))));
+  const std::optional<int> rank = join(meeting.store, plan, host, registration, patience);
+  if (!rank) return std::nullopt;
+  meeting.self = *rank;
+  const std::string met = wait_for_others(store, plan, *rank, registration, patience);
+  if (!registration.is_among(met)) {
+    throw LaunchError(
+        fmt::format("the nodes of the job have met without this one: another launcher has become "
+                    "node {}, since this one showed no sign of life",
+                    *rank));
   }
+  meeting.worker_port = static_cast<std::uint16_t>(std::stoi(store.get("worker_port")));
+  meeting.nodes = parse_nodes(met, plan.count);
   return meeting;
 }
 
@@ -237,13 +260,7 @@ std::string serialize(const Node& node) {
 
 Node parse_node(const std::string& text) {
   std::istringstream lines(text);
-  Node node;
-  std::getline(lines, node.host);
-  lines >> node.launcher >> node.workers;
-  if (!lines) {
-    throw LaunchError("a node of this job runs another launcher, or another version of ddp-launch");
-  }
-  return node;
+  return read_node(lines);
 }
 
 int Meeting::first_rank(int node) const {
@@ -254,19 +271,34 @@ int Meeting::first_rank(int node) const {
   return sum;
 }
 
-// Abandons a connection on which nobody answers and makes a new one: there may be a new node 0 with
-// a new store.
+// Another job's store stays untouched.
+void tell_refusal(const NodePlan& plan, const std::string& host, const LaunchError& reason) noexcept
+    try {
+  PrefixStore store(kLauncherPrefix,
+                    std::make_shared<TcpStore>(
+                        plan.store, TcpStoreOptions{.timeout = kBetweenTries, .spin = {}}));
+  if (!agreed_run_id(store, plan).empty()) write_refusal(store, host, reason);
+} catch (const std::exception&) {
+  // Nobody waits there yet, or it is another job.
+}
+
+// Abandons a connection on which nobody answers, or which is closed, and makes a new one: there may
+// be a new node 0 with a new store.
 Meeting meet_nodes(const NodePlan& plan, const Node& self, Patience& patience) {
   Registration registration(self);
   for (;;) {
     try {
-      Meeting meeting = try_to_meet(plan, self.host, registration, patience);
-      registration.keep();
-      return meeting;
+      std::optional<Meeting> meeting = try_to_meet(plan, self.host, registration, patience);
+      if (meeting) {
+        registration.keep();
+        return *std::move(meeting);
+      }
+      patience.wait([&] { return "an earlier job has yet to end at " + to_string(plan.store); },
+                    kBetweenLookUps);
     } catch (const TimeoutError& error) {
       wait_for_node0(error, patience);
     } catch (const NetworkError& error) {
-      throw LaunchError("node 0 has left before all nodes were there: " + describe(error));
+      wait_for_node0(error, patience);
     }
   }
 }

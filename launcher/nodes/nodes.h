@@ -13,6 +13,7 @@
 
 #include "ddp/base/endpoint.h"
 #include "ddp/store/store.h"
+#include "launcher/launch_error.h"
 #include "launcher/nodes/patience.h"
 
 namespace ddp::launcher {
@@ -56,10 +57,16 @@ struct Meeting {
 };
 
 // Waits until all nodes are there, and says every few seconds which are missing, and which one was
-// refused and why. Also waits while node 0 does not exist yet or does not answer for a while.
-// Throws LaunchError if nodes do not come in time, if two have the same rank, if they belong to
-// different jobs, or if a signal ends the wait. A launcher that gives up removes its entry, so that
-// it can try again.
+// refused and why. Also waits while node 0 does not exist yet, does not answer for a while, is
+// started again, or still belongs to an earlier job. Throws LaunchError if nodes do not come in
+// time, if two have the same rank, if they belong to different jobs, or if a signal ends the wait.
+// A launcher that gives up removes its entry, so that it can try again; one that was killed is
+// replaced.
 [[nodiscard]] Meeting meet_nodes(const NodePlan& plan, const Node& self, Patience& patience);
+
+// For a launcher that cannot take part: those that already wait say that this host was refused, and
+// why. Takes a second at most if there is no store.
+void tell_refusal(const NodePlan& plan, const std::string& host,
+                  const LaunchError& reason) noexcept;
 
 }  // namespace ddp::launcher

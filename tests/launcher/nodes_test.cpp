@@ -10,18 +10,28 @@
 #include <atomic>
 #include <catch2/catch.hpp>
 #include <csignal>
+#include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <thread>
+#include <utility>
 
+#include "ddp/base/error.h"
+#include "ddp/store/hash_store.h"
 #include "ddp/store/tcp_server.h"
 #include "ddp/store/tcp_store.h"
+#include "launcher/nodes/node_watch.h"
 #include "launcher/nodes/nodes.h"
+#include "launcher/nodes/registration.h"
 #include "launcher/processes/signals.h"
+#include "support/forwarding_store.h"
 #include "support/meet_nodes.h"
 #include "support/run_ranks.h"
 #include "support/stderr_capture.h"
 
 using Catch::Matchers::Contains;
+using ddp::Endpoint;
 using ddp::TcpServer;
 using ddp::Timeout;
 using ddp::test::error_of;
@@ -52,10 +62,13 @@ TEST_CASE("nodes meet and agree on the ranks of their workers", "[nodes]") {
 TEST_CASE("nodes without a rank are numbered as they come", "[nodes]") {
   const TcpServer server({"127.0.0.1", 0});
   std::array<int, 3> ranks{};
+  std::array<std::optional<NodeWatch>, 3> watches;  // the launchers live on
   run_ranks(3, [&](int i) {
     NodePlan plan = plan_of(i, 3, server);
     if (i > 0) plan.rank.reset();
-    ranks[static_cast<std::size_t>(i)] = meet(plan, 1).self;
+    Meeting meeting = meet(plan, 1);
+    ranks[static_cast<std::size_t>(i)] = meeting.self;
+    watches[static_cast<std::size_t>(i)].emplace(std::move(meeting));
   });
   CHECK(ranks[0] == 0);
   CHECK(ranks[1] + ranks[2] == 3);
@@ -90,8 +103,8 @@ TEST_CASE("a missing node is named", "[nodes]") {
 
 TEST_CASE("a node rank that is taken and another job's store are refused", "[nodes]") {
   const TcpServer server({"127.0.0.1", 0});
-  meet(plan_of(0, 1, server), 1);
-  Waiting waiting(kAtOnce);
+  const NodeWatch holder(meet(plan_of(0, 1, server), 1));
+  Waiting waiting(20s);
   const Node other{.host = "b", .launcher = 7, .workers = 1};
   CHECK_THAT(error_of([&] { (void)meet_nodes(plan_of(0, 1, server), other, waiting.patience); }),
              Contains("node rank 0 is taken by host0 (launcher pid 100)"));
@@ -99,6 +112,72 @@ TEST_CASE("a node rank that is taken and another job's store are refused", "[nod
   stranger.run_id = "another";
   CHECK_THAT(error_of([&] { meet(stranger, 1); }),
              Contains("serves job 'job', not 'another' (--rdzv_id)"));
+}
+
+TEST_CASE("the launchers of the next job wait until the store of the last one is gone", "[nodes]") {
+  std::optional<TcpServer> server(std::in_place, Endpoint{"127.0.0.1", 0});
+  std::array<std::optional<NodeWatch>, 2> last;
+  run_ranks(2, [&](int rank) {
+    last[static_cast<std::size_t>(rank)].emplace(meet(plan_of(rank, 2, *server), 1));
+  });
+  last[1]->leave();
+  last[1].reset();
+  const NodePlan first = plan_of(0, 2, *server);
+  NodePlan numbered = plan_of(1, 2, *server), unnumbered = numbered, named = numbered;
+  unnumbered.rank.reset();
+  named.run_id = "job";
+  for (NodePlan next : {numbered, unnumbered, named}) {
+    run_ranks(2, [&](int rank) {
+      if (rank == 1) {
+        expect(meet(next, 1).nodes.size() == 2, "it waits, and meets the next node 0");
+        return;
+      }
+      std::this_thread::sleep_for(300ms);
+      const Endpoint endpoint = server->endpoint();
+      server.reset();
+      std::this_thread::sleep_for(100ms);
+      server.emplace(endpoint);
+      expect(meet(first, 1).nodes.size() == 2, "the next job");
+    });
+    ddp::TcpStore(server->endpoint(), 5s).add("ddp-launch/left", 1);
+  }
+}
+
+TEST_CASE("a launcher that was killed while it waited is replaced, and no job begins before",
+          "[nodes]") {
+  const TcpServer server({"127.0.0.1", 0});
+  const std::string ghost = serialize({.host = "ghost", .launcher = 5, .workers = 8}) + "unique\n";
+  ddp::TcpStore(server.endpoint(), 5s).set("ddp-launch/node/1", ghost);
+  run_ranks(3, [&](int rank) {
+    NodePlan plan = plan_of(rank, 3, server);
+    // Node 0 knows after three seconds that it is dead.
+    if (rank > 0) std::this_thread::sleep_for(rank == 2 ? 4s : 5s);
+    if (rank > 0) plan.rank.reset();
+    const Meeting meeting = meet(plan, 1);
+    expect(meeting.world_size() == 3, "without the ghost");
+  });
+}
+
+TEST_CASE("a node whose claim was stored, though nobody answered, claims no second rank",
+          "[nodes]") {
+  struct Mute final : ddp::test::ForwardingStore {
+    using ForwardingStore::ForwardingStore;
+    std::string compare_set(std::string_view key, std::string_view expected,
+                            std::string_view desired) override {
+      std::string now = ForwardingStore::compare_set(key, expected, desired);
+      if (expected.empty() && now == desired) throw ddp::TimeoutError("no answer");
+      return now;
+    }
+    std::shared_ptr<Store> clone(Timeout timeout) const override { return store()->clone(timeout); }
+  };
+  const auto store = std::make_shared<ddp::HashStore>();
+  store->set("node/1", serialize({.host = "other"}));
+  const NodePlan plan{.rank = std::nullopt, .count = 3};
+  Registration registration({.host = "self"});
+  CHECK_THROWS_AS(registration.make(std::make_shared<Mute>(store), plan), ddp::TimeoutError);
+  store->delete_key("node/1");
+  CHECK(registration.make(store, plan) == 2);
+  CHECK_FALSE(store->has("node/1"));
 }
 
 TEST_CASE("a node that finds another job's store writes nothing to it", "[nodes]") {
