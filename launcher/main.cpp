@@ -96,14 +96,19 @@ int run_agent(const Options& options, const JobPlan& plan, const std::string& pr
   }
 }
 
+// True if the launchers meet in the store of another one.
+bool meets_elsewhere(const NodeOptions& nodes) { return nodes.count > 1 && nodes.rank != 0; }
+
+NodePlan plan_to_tell(const NodeOptions& nodes) {
+  return {.rank = nodes.rank, .store = nodes.endpoint, .run_id = nodes.run_id.value_or("")};
+}
+
 // Other nodes that wait for this one hear why it does not come.
 JobPlan plan_or_tell(const Options& options) try {
   return plan_job(options);
 } catch (const LaunchError& refusal) {
-  const NodeOptions& nodes = options.nodes;
-  if (nodes.count > 1 && nodes.rank != 0) {
-    tell_refusal({.rank = nodes.rank, .store = nodes.endpoint, .run_id = nodes.run_id.value_or("")},
-                 host_name(), refusal);
+  if (meets_elsewhere(options.nodes)) {
+    tell_refusal(plan_to_tell(options.nodes), host_name(), refusal);
   }
   throw;
 }
@@ -116,7 +121,13 @@ int run_job(const Options& options, const ReportStart& on_start) {
   if (!has_files(options.logs)) folder.emplace();
   const std::string path = folder ? folder->path() : "";
   if (folder && path.empty()) plan.remarks.push_back(folder->remark());
-  return run_guarded(signals, [&] { return run_agent(options, plan, path, signals); });
+  return run_guarded(
+      signals, [&] { return run_agent(options, plan, path, signals); },
+      [&](const std::string& death) {
+        if (meets_elsewhere(options.nodes)) {
+          tell_loss(plan_to_tell(options.nodes), host_name() + ": " + death);
+        }
+      });
 }
 
 int print(std::string_view text) {

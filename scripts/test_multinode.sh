@@ -186,6 +186,14 @@ finish 20 x x
 says 1 'node 0 .*(cannot be reached|was stopped by SIGKILL)'
 passed "a launcher that is killed ends the other node"
 
+# The other node's rank fails because its peer is gone.
+for node in 0 1; do start "$node" -n 1 "${train[@]}" --max-steps 100000; done
+says 0 'lenet5 on cpu'
+kill -KILL "$(ip netns pids "${nodes[1]}" | xargs ps -o pid=,comm= -p | awk '$2 == "ddp-agent" {print $1}')"
+finish 20 1 137
+says 0 ': the agent \(pid [0-9]*\) was killed by SIGKILL$'
+passed "an agent that is killed is named by the other node, not the rank that misses its peer"
+
 for node in 0 1; do start "$node" -n 1 sh -c 'echo here >&2; sleep 60'; done
 for node in 0 1; do says "$node" 'here'; done
 kill -TERM "${pids[1]}"

@@ -21,6 +21,9 @@ inline constexpr Timeout kSignPeriod{500};
 // no longer change then.
 inline constexpr const char* kMetKey = "met";
 
+// A sentence: the first node that is lost, by which the job ends.
+inline constexpr const char* kLostKey = "lost";
+
 // Counts the launchers that have left the job.
 inline constexpr const char* kLeftKey = "left";
 

@@ -277,7 +277,7 @@ void NodeWatch::exchange_signs_of_life() {
     const auto signs = static_cast<std::uint64_t>(store_->add(alive_key(peer.node), 0));
     if (peer.life.silence(signs) < signs_.vanished) continue;
     const std::string& host = meeting_.nodes[static_cast<std::size_t>(peer.node)].host;
-    store_->compare_set("lost", "",
+    store_->compare_set(kLostKey, "",
                         fmt::format("{} has vanished: no sign of life for {} s",
                                     describe_node(peer.node, host), seconds(signs_.vanished)));
   }
@@ -286,7 +286,7 @@ void NodeWatch::exchange_signs_of_life() {
 
 // The first report counts for all nodes.
 void NodeWatch::read_loss() {
-  const std::optional<std::string> sentence = store_->find("lost");
+  const std::optional<std::string> sentence = store_->find(kLostKey);
   if (!sentence) return;
   const std::lock_guard lock(mutex_);
   lose(*sentence);

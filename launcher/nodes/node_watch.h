@@ -35,7 +35,7 @@ struct SignsOfLife {
 //
 // Keys, under the launchers' prefix:
 //   alive/<node>           counts the node's heartbeats (node_keys.h)
-//   lost                   a sentence: the first node without heartbeats
+//   lost                   a sentence: the first node without heartbeats, or without an agent
 //   gen/<g>/open           the store is ready for the workers
 //   gen/<g>/claim          the node that saw the first failure or, as "1 15", node and signal
 //   gen/<g>/failure        that node's description of the failure

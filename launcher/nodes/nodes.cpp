@@ -44,12 +44,16 @@ AddressList find_node0(const Endpoint& store, Patience& patience) {
   }
 }
 
+std::shared_ptr<Store> connect(const NodePlan& plan) {
+  return std::make_shared<PrefixStore>(
+      kLauncherPrefix, std::make_shared<TcpStore>(
+                           plan.store, TcpStoreOptions{.timeout = kBetweenTries, .spin = {}}));
+}
+
 std::shared_ptr<Store> connect(const NodePlan& plan, Patience& patience) {
   for (;;) {
     try {
-      return std::make_shared<PrefixStore>(
-          kLauncherPrefix, std::make_shared<TcpStore>(
-                               plan.store, TcpStoreOptions{.timeout = kBetweenTries, .spin = {}}));
+      return connect(plan);
     } catch (const Error& error) {
       wait_for_node0(error, patience);
     }
@@ -186,6 +190,17 @@ std::vector<Node> parse_nodes(const std::string& met, int count) {
   return nodes;
 }
 
+// Calls say(store), unless nobody is there or another job's store, which stays untouched.
+template <class Say>
+void tell(const NodePlan& plan, const Say& say) noexcept {
+  try {
+    const std::shared_ptr<Store> store = connect(plan);
+    if (!agreed_run_id(*store, plan).empty()) say(*store);
+  } catch (const std::exception&) {
+    // Nobody hears it.
+  }
+}
+
 void write_refusal(Store& store, const std::string& host, const LaunchError& reason) {
   store.set(kRefused, host + ": " + reason.what());
 }
@@ -271,15 +286,13 @@ int Meeting::first_rank(int node) const {
   return sum;
 }
 
-// Another job's store stays untouched.
-void tell_refusal(const NodePlan& plan, const std::string& host, const LaunchError& reason) noexcept
-    try {
-  PrefixStore store(kLauncherPrefix,
-                    std::make_shared<TcpStore>(
-                        plan.store, TcpStoreOptions{.timeout = kBetweenTries, .spin = {}}));
-  if (!agreed_run_id(store, plan).empty()) write_refusal(store, host, reason);
-} catch (const std::exception&) {
-  // Nobody waits there yet, or it is another job.
+void tell_refusal(const NodePlan& plan, const std::string& host,
+                  const LaunchError& reason) noexcept {
+  tell(plan, [&](Store& store) { write_refusal(store, host, reason); });
+}
+
+void tell_loss(const NodePlan& plan, const std::string& sentence) noexcept {
+  tell(plan, [&](Store& store) { (void)store.compare_set(kLostKey, "", sentence); });
 }
 
 // Abandons a connection on which nobody answers, or which is closed, and makes a new one: there may

@@ -65,8 +65,10 @@ struct Meeting {
 [[nodiscard]] Meeting meet_nodes(const NodePlan& plan, const Node& self, Patience& patience);
 
 // For a launcher that cannot take part: those that already wait say that this host was refused, and
-// why. Takes a second at most if there is no store.
+// why. For one that has lost its agent: the others end the job with that sentence. Both take a
+// second at most if there is no store.
 void tell_refusal(const NodePlan& plan, const std::string& host,
                   const LaunchError& reason) noexcept;
+void tell_loss(const NodePlan& plan, const std::string& sentence) noexcept;
 
 }  // namespace ddp::launcher

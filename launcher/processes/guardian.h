@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <string>
 
 #include "launcher/processes/signals.h"
 
@@ -20,8 +21,10 @@ namespace ddp::launcher {
 // both at once.
 //
 // Returns the exit code in either process: what agent() returned, or 128 + the signal that killed
-// it. An exception from agent() propagates in the agent's process. Call it before there is a
-// thread. Throws SystemError if the agent cannot be forked.
-[[nodiscard]] int run_guarded(SignalReader& signals, const std::function<int()>& agent);
+// it. An exception from agent() propagates in the agent's process. If a signal has killed the agent
+// and everything below it is dead, the guardian calls on_death("the agent (pid 7) was killed by
+// SIGKILL"). Call it before there is a thread. Throws SystemError if the agent cannot be forked.
+[[nodiscard]] int run_guarded(SignalReader& signals, const std::function<int()>& agent,
+                              const std::function<void(const std::string&)>& on_death);
 
 }  // namespace ddp::launcher

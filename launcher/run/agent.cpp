@@ -27,6 +27,12 @@ int exit_code_without_failure(const Outcome& outcome) {
   return outcome.stop_requested ? exit_code_after(SIGUSR1) : EXIT_SUCCESS;
 }
 
+// True if the worker failed because of a peer.
+bool is_consequence(const Failure& failure) {
+  const auto* worker = std::get_if<WorkerFailure>(&failure);
+  return worker != nullptr && worker->first.is_consequence();
+}
+
 // Used if this launcher hosts the store itself.
 constexpr Timeout kStoreTimeout = std::chrono::seconds(5);
 
@@ -95,6 +101,9 @@ std::optional<Failure> Agent::agree_on_failure(const Outcome& outcome) {
   std::optional<Failure> own = outcome.failure;
   if (!own && !outcome.interrupted_by && !outcome.stopped_by_nodes) return std::nullopt;
   if (!own && outcome.interrupted_by) own = describe_signal(*outcome.interrupted_by);
+  if (own && is_consequence(*own)) {
+    if (std::string lost = job_.nodes.news().lost; !lost.empty()) own = NodeFailure{lost};
+  }
   const std::string text = own ? to_json(*own) : "";
   const std::optional<std::string> first = job_.nodes.agree_on_failure(text);
   const bool is_of_stop = outcome.failure && outcome.failure->when_asked_to_stop;
