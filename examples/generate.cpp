@@ -20,7 +20,8 @@
 #include <string>
 #include <vector>
 
-#include "number_flag.h"
+#include "tool.h"
+#include "tool_flags.h"
 #include "train/model_tensors.h"
 
 using namespace ddp;
@@ -44,10 +45,12 @@ std::size_t context_of(const Safetensors& weights) {
 class Generator {
  public:
   Generator(const std::string& model, const std::string& file)
-      : weights_(train::load_model_tensors(file)), window_(context_of(weights_)) {
+      : Generator(model, file, train::load_model_tensors(file)) {}
+  Generator(const std::string& model, const std::string& file, const Safetensors& weights)
+      : window_(context_of(weights)) {
     module_ = nn::make_language_model(model, {context_, DType::kFloat32, /*seed=*/0},
                                       {.vocabulary = kBytes, .context = window_});
-    restore_tensors(file, weights_, nn::named_buffers(module_->state_dict()),
+    restore_tensors(file, weights, nn::named_buffers(module_->state_dict()),
                     {.cast = FloatCast::kAny, .stream = context_.stream()});
     module_->eval();
   }
@@ -65,7 +68,6 @@ class Generator {
  private:
   nn::Context context_;
   nn::Tape tape_{context_, nn::Recording::kOff};
-  Safetensors weights_;
   std::size_t window_;
   std::unique_ptr<nn::Module> module_;
 };
@@ -82,25 +84,11 @@ std::int64_t choose(const std::vector<float>& logits, double temperature, double
   return std::ranges::upper_bound(sums, draw * sums.back()) - sums.begin();
 }
 
-void check_output() {
-  if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return;
-  throw FileError("cannot write to standard output");
-}
-
-int fail(const std::exception& error, int exit_code) {
-  std::fprintf(stderr, "generate: %s\n", describe(error).c_str());
-  return exit_code;
-}
-
 void generate(const cxxopts::ParseResult& flags) {
   const auto prompt = flags.count("prompt") > 0 ? flags["prompt"].as<std::string>() : "\n";
   const auto length = number_flag<std::uint64_t>(flags, "length");
   const auto seed = number_flag<std::uint64_t>(flags, "seed");
   const auto temperature = number_flag<double>(flags, "temperature");
-  if (!flags.unmatched().empty()) {
-    throw std::invalid_argument("unexpected argument \"" + flags.unmatched().front() +
-                                "\": quote a prompt of several words");
-  }
   const auto model = flags["model"].as<std::string>();
   nn::check_model_name(model);
   if (!nn::is_language_model(model)) {
@@ -122,39 +110,24 @@ void generate(const cxxopts::ParseResult& flags) {
   std::fputc('\n', stdout);
 }
 
+int run(int argc, char** argv) {
+  cxxopts::Options flags("generate", "Goes on with a text as a trained language model would");
+  auto add = flags.add_options();
+  add("model", "as it was for train", cxxopts::value<std::string>(), "NAME");
+  add("weights", "what train --save wrote, or a checkpoint of train", cxxopts::value<std::string>(),
+      "FILE.safetensors");
+  add("prompt", "the beginning (default: a line break)", cxxopts::value<std::string>(), "TEXT");
+  add("length", "bytes to add", cxxopts::value<std::string>()->default_value("500"), "N");
+  add("temperature", "0: always the likeliest byte; 1: as likely as the model says",
+      cxxopts::value<std::string>()->default_value("0.8"), "F");
+  add("seed", "of the choices", cxxopts::value<std::string>()->default_value("0"), "N");
+  add("help", "show this text");
+  if (const auto parsed = parse_flags(flags, argc, argv, {"model", "weights"})) generate(*parsed);
+  return 0;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
-  try {
-    cxxopts::Options parser("generate", "Goes on with a text as a trained language model would");
-    auto add = parser.add_options();
-    add("model", "as it was for train", cxxopts::value<std::string>(), "NAME");
-    add("weights", "what train --save wrote, or a checkpoint of train",
-        cxxopts::value<std::string>(), "FILE.safetensors");
-    add("prompt", "the beginning (default: a line break)", cxxopts::value<std::string>(), "TEXT");
-    add("length", "bytes to add", cxxopts::value<std::string>()->default_value("500"), "N");
-    add("temperature", "0: always the likeliest byte; 1: as likely as the model says",
-        cxxopts::value<std::string>()->default_value("0.8"), "F");
-    add("seed", "of the choices", cxxopts::value<std::string>()->default_value("0"), "N");
-    add("help", "show this text");
-    const cxxopts::ParseResult parsed = parser.parse(argc, argv);
-    if (parsed.count("help") > 0) {
-      std::fputs(parser.help().c_str(), stdout);
-    } else {
-      for (const char* flag : {"model", "weights"}) {
-        if (parsed.count(flag) > 0) continue;
-        throw std::invalid_argument("--" + std::string(flag) +
-                                    " is missing (--help lists the flags)");
-      }
-      generate(parsed);
-    }
-    check_output();
-    return 0;
-  } catch (const std::invalid_argument& error) {
-    return fail(error, 2);
-  } catch (const cxxopts::exceptions::exception& error) {
-    return fail(error, 2);
-  } catch (const std::exception& error) {
-    return fail(error, 1);
-  }
+  return run_tool("generate", [&] { return run(argc, argv); });
 }

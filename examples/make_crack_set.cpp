@@ -19,7 +19,8 @@
 #include "ddp/base/error.h"
 #include "ddp/base/random.h"
 #include "ddp/data/image_file.h"
-#include "number_flag.h"
+#include "tool.h"
+#include "tool_flags.h"
 
 namespace {
 
@@ -132,7 +133,9 @@ void make_set(const std::filesystem::path& out, std::uint64_t count, std::int64_
   check_is_new(out / "masks");
   std::filesystem::create_directories(out / "images");
   std::filesystem::create_directories(out / "masks");
-  std::ofstream(out / "SYNTHETIC.txt") << kLabel;
+  std::ofstream label(out / "SYNTHETIC.txt");
+  label << kLabel << std::flush;
+  if (!label) throw ddp::FileError((out / "SYNTHETIC.txt").string() + ": cannot be written");
   for (std::uint64_t i = 0; i < count; ++i) {
     char name[40];
     std::snprintf(name, sizeof(name), "synthetic_%06llu.png", static_cast<unsigned long long>(i));
@@ -145,43 +148,28 @@ void make_set(const std::filesystem::path& out, std::uint64_t count, std::int64_
               static_cast<long long>(side), out.c_str());
 }
 
-int fail(const std::exception& error, int exit_code) {
-  std::fprintf(stderr, "make_crack_set: %s\n", ddp::describe(error).c_str());
-  return exit_code;
+int run(int argc, char** argv) {
+  cxxopts::Options flags("make_crack_set", "Draws a SYNTHETIC set of cracks with masks");
+  auto add = flags.add_options();
+  add("out", "directory to write to", cxxopts::value<std::string>(), "DIR");
+  add("count", "images", cxxopts::value<std::string>()->default_value("64"), "N");
+  add("size", "height and width", cxxopts::value<std::string>()->default_value("128"), "N");
+  add("seed", "seed of everything that is random",
+      cxxopts::value<std::string>()->default_value("0"), "N");
+  add("help", "show this text");
+  const auto parsed = parse_flags(flags, argc, argv, {"out"});
+  if (!parsed) return 0;
+  const auto count = number_flag<std::uint64_t>(*parsed, "count");
+  const auto side = number_flag<std::int64_t>(*parsed, "size");
+  const auto seed = number_flag<std::uint64_t>(*parsed, "seed");
+  if (count < 1) throw std::invalid_argument("--count must be at least 1");
+  if (side < 8 || side > 4096) throw std::invalid_argument("--size must be between 8 and 4096");
+  make_set((*parsed)["out"].as<std::string>(), count, side, seed);
+  return 0;
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  try {
-    cxxopts::Options parser("make_crack_set", "Draws a SYNTHETIC set of cracks with masks");
-    auto add = parser.add_options();
-    add("out", "directory to write to", cxxopts::value<std::string>(), "DIR");
-    add("count", "images", cxxopts::value<std::string>()->default_value("64"), "N");
-    add("size", "height and width", cxxopts::value<std::string>()->default_value("128"), "N");
-    add("seed", "seed of everything that is random",
-        cxxopts::value<std::string>()->default_value("0"), "N");
-    add("help", "show this text");
-    const cxxopts::ParseResult parsed = parser.parse(argc, argv);
-    if (parsed.count("help") > 0) {
-      std::fputs(parser.help().c_str(), stdout);
-      return 0;
-    }
-    if (parsed.count("out") == 0) {
-      throw std::invalid_argument("--out is missing (--help lists the flags)");
-    }
-    const auto count = number_flag<std::uint64_t>(parsed, "count");
-    const auto side = number_flag<std::int64_t>(parsed, "size");
-    const auto seed = number_flag<std::uint64_t>(parsed, "seed");
-    if (count < 1) throw std::invalid_argument("--count must be at least 1");
-    if (side < 8 || side > 4096) throw std::invalid_argument("--size must be between 8 and 4096");
-    make_set(parsed["out"].as<std::string>(), count, side, seed);
-    return 0;
-  } catch (const std::invalid_argument& error) {
-    return fail(error, 2);
-  } catch (const cxxopts::exceptions::exception& error) {
-    return fail(error, 2);
-  } catch (const std::exception& error) {
-    return fail(error, 1);
-  }
+  return run_tool("make_crack_set", [&] { return run(argc, argv); });
 }

@@ -129,7 +129,8 @@ Options parse(const std::vector<std::string>& arguments) {
   Options options;
   for (std::size_t i = 0; i < arguments.size(); i += 2) {
     const std::string value = i + 1 < arguments.size() ? arguments[i + 1] : "";
-    if (arguments[i] == "--max-steps" && !value.empty()) {
+    const bool is_number = value.find_first_not_of("0123456789") == std::string::npos;
+    if (arguments[i] == "--max-steps" && !value.empty() && is_number && value.size() < 19) {
       options.max_steps = std::stoll(value);
     } else if (arguments[i] == "--save" && !value.empty()) {
       options.save = value;

@@ -13,6 +13,7 @@
 #include "ddp/base/worker_env.h"
 #include "options.h"
 #include "parse_options.h"
+#include "tool.h"
 #include "trainer.h"
 
 namespace {
@@ -57,28 +58,11 @@ std::shared_ptr<ddp::ProcessGroup> join(const train::Options& options) {
   }
 }
 
-void check_output() {
-  if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return;
-  throw ddp::FileError("cannot write to standard output");
-}
-
-int fail(const std::exception& error, int exit_code) {
-  ddp::record_error(error);
-  std::fprintf(stderr, "train: %s\n", ddp::describe(error).c_str());
-  return exit_code;
-}
-
 }  // namespace
 
 int main(int argc, char** argv) {
-  try {
+  return run_tool("train", [&] {
     const auto options = train::parse_options(argc, argv);
-    const int exit_code = options ? run(*options, join(*options)) : 0;
-    check_output();
-    return exit_code;
-  } catch (const std::invalid_argument& error) {
-    return fail(error, 2);
-  } catch (const std::exception& error) {
-    return fail(error, 1);
-  }
+    return options ? run(*options, join(*options)) : 0;
+  });
 }

@@ -87,7 +87,7 @@ void check_output_files(const Options& options) {
   for (const auto& [flag, file] : files) {
     for (const auto& [other_flag, other] : files) {
       if (flag == other_flag) break;
-      require(file->empty() || *file != *other,
+      require(file->empty() || weakly_canonical(*file) != weakly_canonical(*other),
               std::string(other_flag) + " and " + flag + " must be two files");
     }
   }

@@ -13,8 +13,8 @@
 #include "ddp/nn/amp/autocast.h"
 #include "ddp/nn/models/factory.h"
 #include "flags.h"
-#include "number_flag.h"
 #include "option_checks.h"
+#include "tool_flags.h"
 
 namespace train {
 namespace {
@@ -202,7 +202,7 @@ Options read(const cxxopts::ParseResult& parsed) {
 std::string name_switch(const std::string& complaint, std::span<char*> arguments) {
   for (const std::string_view argument : arguments) {
     const std::size_t equals = argument.find('=');
-    if (equals == std::string_view::npos) continue;
+    if (equals == std::string_view::npos || equals + 1 == argument.size()) continue;
     if (complaint.find(argument.substr(equals + 1)) == std::string::npos) continue;
     return std::string(argument) + ": the value of a switch can only be true or false";
   }

@@ -103,14 +103,14 @@ class StartingJob {
   // Prints the job's output and returns its exit code. The file stays only if it has been
   // announced.
   [[nodiscard]] int refuse() const {
-    const int status = wait_for_child(pid_).value_or(0);
+    const std::optional<int> status = wait_for_child(pid_);
     const FileDescriptor log(::open(log_.c_str(), O_RDONLY | O_CLOEXEC));
     std::array<char, 4096> buffer;
     for (ssize_t size = 0; (size = ::read(log.get(), buffer.data(), buffer.size())) > 0;) {
       put(STDERR_FILENO, {buffer.data(), static_cast<std::size_t>(size)});
     }
     if (!is_announced_) ::unlink(log_.c_str());
-    return exit_code_of(status);
+    return status ? exit_code_of(*status) : EXIT_FAILURE;
   }
 
  private:

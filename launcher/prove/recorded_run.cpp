@@ -12,6 +12,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -78,17 +79,19 @@ class StepFile {
 
 // Returns the exit code, or 128 + the signal. Ctrl-C reaches ddp-launch, too, which is waited for.
 int run(const std::vector<std::string>& command) {
+  const ReapableChildren reapable;
   const pid_t job = ::fork();
   if (job < 0) throw SystemError("fork", errno);
   if (job == 0) execute(command);
   running_job = job;
   const auto ctrl_c = std::signal(SIGINT, SIG_IGN);
   const auto stop = std::signal(SIGTERM, forward);
-  const int status = wait_for_child(job).value_or(0);
+  const std::optional<int> status = wait_for_child(job);
   std::signal(SIGTERM, stop);
   std::signal(SIGINT, ctrl_c);
   running_job = 0;
-  return exit_code_of(status);
+  if (!status) throw SystemError("waitpid", errno);
+  return exit_code_of(*status);
 }
 
 }  // namespace

@@ -47,6 +47,14 @@ TEST_CASE("make_crack_set names the flag whose value is no number", "[data][crac
   CHECK(program.err() == "make_crack_set: --count=x is not a whole number in range\n");
 }
 
+TEST_CASE("make_crack_set refuses what it does not know", "[data][cracks]") {
+  const TemporaryDirectory directory;
+  ChildProcess program({DDP_MAKE_CRACK_SET_PATH, "--out", directory / "set", "64"});
+  CHECK(program.wait() == 2);
+  CHECK_THAT(program.err(), Catch::Contains("unexpected argument \"64\""));
+  CHECK_FALSE(std::filesystem::exists(directory / "set"));
+}
+
 TEST_CASE("make_crack_set does not mix two sets", "[data][cracks]") {
   const TemporaryDirectory directory;
   make_set(directory, "1");

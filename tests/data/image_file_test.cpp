@@ -183,6 +183,14 @@ TEST_CASE("a JPEG's size is found behind long metadata", "[data][image_file]") {
   CHECK(ddp::read_image_size(file.path()) == ImageSize{9, 5});
 }
 
+TEST_CASE("of a huge file that is no image only the beginning is read", "[data][image_file]") {
+  const File file;
+  write_bytes(file.path(), "<html>");
+  std::filesystem::resize_file(file.path(), std::uintmax_t{1} << 40);  // without blocks on disk
+  CHECK_THAT(error_of([&] { (void)ddp::read_image_size(file.path()); }),
+             Contains("begins with 3c 68 74 6d and is neither JPEG nor PNG"));
+}
+
 TEST_CASE("an image that is cut off anywhere is an error", "[data][fuzz]") {
   for (const auto& [bytes, is_png] : small_images()) {
     REQUIRE(decoder_error(bytes, is_png).empty());

@@ -381,7 +381,7 @@ TEST_CASE("bad input is refused in one line", "[main]") {
   check_refused(train_command(1, {"--model", "transformer9", "--data-dir", "/nonexistent"}),
                 "there is no model \"transformer9\", only: mlp, lenet5, convnet, resnet18, unet, "
                 "gpt-nano, gpt-micro, gpt-mini, gpt2");
-  check_refused(train_command(1, {"--sync-bn=maybe"}),
+  check_refused(train_command(1, {"--metrics=", "--sync-bn=maybe"}),
                 "--sync-bn=maybe: the value of a switch can only be true or false");
   check_refused(train_command(2, {"--global-batch-size", "10", "--accumulate", "3"}),
                 "--global-batch-size 10 cannot be cut into --accumulate 3 equal passes");
@@ -391,7 +391,7 @@ TEST_CASE("bad input is refused in one line", "[main]") {
                 "--tf32 rounds float32: it cannot go with --dtype float64");
   check_refused(train_command(1, {"--trace", "t", "--step-svg", "t"}),
                 "--trace and --step-svg must be two files");
-  check_refused(train_command(1, {"--metrics", "t", "--trace", "t"}),
+  check_refused(train_command(1, {"--metrics", "t", "--trace", "./t"}),
                 "--metrics and --trace must be two files");
   check_refused(train_command(1, {"--non-finite", "pray"}), "is not one of stop, skip, ignore");
   check_refused(train_command(1, {"--batch-size", "8", "--global-batch-size", "8"}),

@@ -288,6 +288,11 @@ TEST_CASE("a run that fails, and a program without an engine", "[prove]") {
   CHECK(failed.exit_code == 5);
   CHECK_THAT(failed.err, Contains("ddp-prove: the run with 1 rank ended with exit code 5"));
   CHECK(prove({"1,2", "sh", "-c", "exit 1"}).exit_code == 2);  // 1 says that the models differ
+  const Result ignored =                                       // whoever starts it ignores SIGCHLD
+      run({"/bin/sh", "-c", "trap '' CHLD; exec \"$@\"", "sh", DDP_PROVE_PATH, "1,2", "sh", "-c",
+           "exit 5"});
+  CHECK(ignored.exit_code == 5);
+  CHECK_THAT(ignored.err, Contains("ended with exit code 5"));
   const test::TemporaryDirectory folder;
   std::filesystem::copy(DDP_PROVE_PATH, folder / "ddp-prove");
   const Result alone = run({(folder / "ddp-prove").string(), "1,2", "true"});

@@ -41,22 +41,23 @@ std::string beginning_of(Bytes file) {
 }
 
 // The file's first bytes, at most `at_most`; fewer than its size if it is truncated meanwhile.
-std::vector<std::uint8_t> contents_of(const fs::path& path, std::size_t at_most) {
+std::vector<std::uint8_t> contents_of(const fs::path& path, std::size_t at_most) try {
   RegularFile file(path);
   std::vector<std::uint8_t> bytes(std::min<std::size_t>(file.size(), at_most));
   bytes.resize(file.read(bytes.data(), bytes.size()));
   return bytes;
+} catch (const std::runtime_error& error) {
+  throw FileError("[image_file] " + path.string() + ": " + error.what());
 }
 
-// Calls one of the two codecs with the file's bytes; every failure becomes a FileError with the
-// file's name.
+// Calls one of the two codecs with the bytes; every failure becomes a FileError with the file's
+// name.
 template <class Jpeg, class Png>
-auto with_codec(const fs::path& path, std::size_t at_most, Jpeg jpeg, Png png) {
+auto with_codec(const fs::path& path, Bytes bytes, Jpeg jpeg, Png png) {
   try {
-    const std::vector<std::uint8_t> file = contents_of(path, at_most);
-    if (starts_with(file, kJpegStart)) return jpeg(Bytes(file));
-    if (starts_with(file, kPngStart)) return png(Bytes(file));
-    throw std::runtime_error(beginning_of(file));
+    if (starts_with(bytes, kJpegStart)) return jpeg(bytes);
+    if (starts_with(bytes, kPngStart)) return png(bytes);
+    throw std::runtime_error(beginning_of(bytes));
   } catch (const std::runtime_error& error) {
     throw FileError("[image_file] " + path.string() + ": " + error.what());
   }
@@ -89,21 +90,25 @@ bool image_files_are_compiled_in() { return true; }
 Image read_image(const fs::path& path, std::int64_t channels) {
   check_channels(channels);
   return with_codec(
-      path, kWhole, [=](Bytes file) { return image_internal::decode_jpeg(file, channels); },
+      path, contents_of(path, kWhole),
+      [=](Bytes file) { return image_internal::decode_jpeg(file, channels); },
       [=](Bytes file) { return image_internal::decode_png(file, channels); });
 }
 
 ImageSize read_image_size(const fs::path& path) {
-  const auto size_in = [&path](std::size_t bytes) {
+  const auto size_in = [&path](Bytes bytes) {
     return with_codec(path, bytes, image_internal::jpeg_size, image_internal::png_size);
   };
-  for (const std::size_t bytes : {kUsualHeader, kCameraHeader}) {
+  for (const std::size_t header : {kUsualHeader, kCameraHeader}) {
+    const std::vector<std::uint8_t> bytes = contents_of(path, header);
     try {
       return size_in(bytes);
-    } catch (const FileError&) {  // more may precede a JPEG's size
+    } catch (const FileError&) {
+      const bool may_follow = starts_with(bytes, kJpegStart) && bytes.size() == header;
+      if (!may_follow) throw;
     }
   }
-  return size_in(kWhole);
+  return size_in(contents_of(path, kWhole));
 }
 
 void write_png(const fs::path& path, const Image& image) {

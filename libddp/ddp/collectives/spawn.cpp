@@ -15,6 +15,7 @@
 #include "ddp/base/net/poll_until.h"
 #include "ddp/base/net/socket.h"
 #include "ddp/base/system/cpu_count.h"
+#include "ddp/base/system/process_status.h"
 #include "ddp/base/time.h"
 #include "ddp/collectives/start/fork_check.h"
 #include "ddp/collectives/start/spawned_process.h"
@@ -55,25 +56,6 @@ WorkerEnv worker_env(int rank, int nprocs, const std::string& host) {
           .agent_hosts_store = true,
           .shares_gpus = EnvReader(::getenv).flag("DDP_OVERSUBSCRIBE")};
 }
-
-// While it lives, SIGCHLD is not ignored, nor are children discarded (SA_NOCLDWAIT): otherwise the
-// kernel would not tell how they end.
-class ReapableChildren {
- public:
-  ReapableChildren() {
-    ::sigaction(SIGCHLD, nullptr, &before_);
-    struct sigaction own = before_;
-    if (own.sa_handler == SIG_IGN) own.sa_handler = SIG_DFL;
-    own.sa_flags &= ~SA_NOCLDWAIT;
-    ::sigaction(SIGCHLD, &own, nullptr);
-  }
-  ReapableChildren(const ReapableChildren&) = delete;
-  ReapableChildren& operator=(const ReapableChildren&) = delete;
-  ~ReapableChildren() { ::sigaction(SIGCHLD, &before_, nullptr); }
-
- private:
-  struct sigaction before_ {};
-};
 
 // The processes of all ranks.
 class Ranks {

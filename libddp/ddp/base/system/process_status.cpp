@@ -57,6 +57,14 @@ std::optional<int> wait_for_child(pid_t child) {
   return status;
 }
 
+ReapableChildren::ReapableChildren() {
+  ::sigaction(SIGCHLD, nullptr, &before_);
+  struct sigaction own = before_;
+  if (own.sa_handler == SIG_IGN) own.sa_handler = SIG_DFL;
+  own.sa_flags &= ~SA_NOCLDWAIT;
+  ::sigaction(SIGCHLD, &own, nullptr);
+}
+
 int exit_code_of(int status) {
   return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
 }

@@ -5,6 +5,7 @@
 
 #include <sys/types.h>
 
+#include <csignal>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -21,8 +22,21 @@ namespace ddp {
 [[nodiscard]] std::string describe_status(int status);
 
 // Waits for the end of a child. Its wait status; nothing, with errno, if there is no such child: it
-// was waited for, or whoever started this process left SIGCHLD ignored.
+// was waited for, or whoever started this process left SIGCHLD ignored (see ReapableChildren).
 [[nodiscard]] std::optional<int> wait_for_child(pid_t child);
+
+// While it lives, SIGCHLD is not ignored, nor are children discarded (SA_NOCLDWAIT): otherwise the
+// kernel would not tell how they end.
+class ReapableChildren {
+ public:
+  ReapableChildren();
+  ReapableChildren(const ReapableChildren&) = delete;
+  ReapableChildren& operator=(const ReapableChildren&) = delete;
+  ~ReapableChildren() { ::sigaction(SIGCHLD, &before_, nullptr); }
+
+ private:
+  struct sigaction before_ {};
+};
 
 // The exit code, or 128 + the signal, as in a shell.
 [[nodiscard]] int exit_code_of(int status);
