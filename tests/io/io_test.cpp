@@ -125,6 +125,16 @@ TEST_CASE("metrics can be read while they are written, and appended to", "[io][m
   CHECK(bytes_of(path).empty());
 }
 
+TEST_CASE("metrics that are appended begin a new line, also behind a torn one", "[io][metrics]") {
+  const TemporaryDirectory directory;
+  const fs::path path = directory / "metrics.jsonl";
+  ddp::test::write_bytes(path, R"({"event":"step","loss":0.)");
+  ddp::MetricsWriter(path, ddp::TextFileMode::kAppend).write("resume", {});
+  ddp::MetricsWriter(path, ddp::TextFileMode::kAppend).write("step", {});
+  CHECK(bytes_of(path) ==
+        "{\"event\":\"step\",\"loss\":0.\n{\"event\":\"resume\"}\n{\"event\":\"step\"}\n");
+}
+
 TEST_CASE("a metrics file that cannot be written is named once, and training continues",
           "[io][metrics][disk]") {
   CHECK_THAT(error_of([] { const ddp::MetricsWriter writer("/no/such/metrics"); }),

@@ -61,7 +61,11 @@ TextFile::TextFile(std::string origin, std::filesystem::path path, TextFileMode 
   ::fcntl(fd_.get(), F_SETFL, O_APPEND);  // from now on writes may wait
   struct stat status {};
   if (::fstat(fd_.get(), &status) != 0 || !S_ISREG(status.st_mode)) return;
-  if (mode == TextFileMode::kTruncate) empty();
+  if (mode == TextFileMode::kTruncate) {
+    empty();
+  } else {
+    end_torn_line(status.st_size);
+  }
   ::flock(fd_.get(), LOCK_SH | LOCK_NB);  // so that nobody empties it; some file systems cannot
 }
 
@@ -72,6 +76,13 @@ void TextFile::empty() {
                     ": another process is writing this file; choose another name");
   }
   static_cast<void>(::ftruncate(fd_.get(), 0));
+}
+
+// Of a process that was killed, or whose disk was full.
+void TextFile::end_torn_line(std::int64_t size) {
+  const FileDescriptor reader(::open(path_.c_str(), O_RDONLY | O_CLOEXEC));
+  char last = '\n';
+  if (size > 0 && ::pread(reader.get(), &last, 1, size - 1) == 1 && last != '\n') write("\n");
 }
 
 void TextFile::write(std::string_view text) {

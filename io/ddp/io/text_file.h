@@ -13,7 +13,8 @@ namespace ddp {
 enum class TextFileMode : std::uint8_t { kTruncate, kAppend };
 
 // An optional output file of a training: a failure (a full disk, a pipe whose reader has gone) is
-// logged once, and later text is dropped. Unbuffered; a pipe whose reader is slow makes write()
+// logged once, and later text is dropped. kAppend begins a new line if the last one has no end.
+// Unbuffered; a pipe whose reader is slow makes write()
 // wait. Not thread-safe.
 class TextFile {
  public:
@@ -26,6 +27,7 @@ class TextFile {
 
  private:
   void empty();
+  void end_torn_line(std::int64_t size);
 
   std::string origin_;
   std::filesystem::path path_;
