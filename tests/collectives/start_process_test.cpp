@@ -4,8 +4,10 @@
 #include <signal.h>
 
 #include <catch2/catch.hpp>
+#include <optional>
 #include <regex>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "ddp/store/tcp_server.h"
@@ -96,6 +98,25 @@ TEST_CASE("a late rank, or a late or lost store, is named every five seconds", "
   CHECK(survivor.wait(kAtOnce) == 3);
   CHECK_THAT(survivor.err(),
              Contains("[init] rank 1 has lost the store at " + to_string(short_lived)));
+}
+
+TEST_CASE("a rank that comes while the last job's store is still there waits for its own job's",
+          "[start]") {
+  std::optional<TcpServer> last(std::in_place, Endpoint{"127.0.0.1", 0});
+  const Endpoint store = last->endpoint();
+  ChildProcess ended0 = worker(0, 2, store, true);
+  ChildProcess ended1 = worker(1, 2, store, true);
+  for (ChildProcess* each : {&ended0, &ended1}) REQUIRE(each->wait() == 0);
+  ChildProcess early = worker(1, 2, store, false);
+  {
+    TcpStore watcher(store, 20s);
+    while (watcher.add("ddp/none/attempt_0/init/1", 0) < 2) std::this_thread::sleep_for(10ms);
+  }
+  last.reset();
+  ChildProcess host = worker(0, 2, store, false);
+  CHECK(host.wait() == 0);
+  CHECK(early.wait() == 0);
+  CHECK(early.err().empty());
 }
 
 TEST_CASE("two processes with the same RANK both report it at once", "[start]") {

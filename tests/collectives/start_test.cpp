@@ -244,12 +244,12 @@ TEST_CASE("another world size is found at once by all ranks", "[start]") {
 TEST_CASE("an ended process with another world size does not block the start", "[start]") {
   const auto job = std::make_shared<HashStore>();
   const Hello wrong = self_as(0, 7, ended_pid());
-  const auto store = claim_rank(job, wrong);
+  const auto store = claim_rank(job, wrong).store;
   store->set("first", serialize(wrong));
   test::run_ranks(2, [&](int rank) {
     const Hello self = self_as(rank, 2);
     StartPatience patience(60s);
-    (void)agree_on_plan(*claim_rank(job, self), self, patience);
+    (void)agree_on_plan(*claim_rank(job, self).store, self, patience);
   });
 }
 
@@ -265,7 +265,7 @@ TEST_CASE("a second process with a rank is an error for it and for those that wa
       }
       const Hello self = self_as(thread, 3);
       StartPatience patience(60s);
-      (void)agree_on_plan(*claim_rank(job, self), self, patience);
+      (void)agree_on_plan(*claim_rank(job, self).store, self, patience);
     });
     expect(error.find("rank 1 is already pid " + pids[0] + " on host ") == 0, error);
     expect(error.find("; pid " + pids[1] + " on host ") != std::string::npos, error);
@@ -279,7 +279,7 @@ TEST_CASE("a second process with a rank does no harm to ranks that have met", "[
     test::run_ranks(2, [&](int rank) {
       const Hello self = self_as(rank, 2);
       StartPatience patience(20s);
-      (void)agree_on_plan(*claim_rank(job, self), self, patience);
+      (void)agree_on_plan(*claim_rank(job, self).store, self, patience);
     });
   };
   meet();
@@ -292,7 +292,7 @@ TEST_CASE("a second process with a rank does no harm to ranks that have met", "[
 TEST_CASE("a process that has ended may be replaced", "[start]") {
   const auto job = std::make_shared<HashStore>();
   const Hello dead = self_as(1, 2, ended_pid());
-  (void)claim_rank(job, dead)->set("hello/1", serialize(dead));
+  (void)claim_rank(job, dead).store->set("hello/1", serialize(dead));
   std::string line;
   test::run_ranks(2, [&](int rank) {
     const Hello self = self_as(rank, 2);
@@ -301,7 +301,7 @@ TEST_CASE("a process that has ended may be replaced", "[start]") {
       if (line.empty()) line = text;
       job->set("told", "");
     });
-    (void)agree_on_plan(*claim_rank(job, self), self, patience);
+    (void)agree_on_plan(*claim_rank(job, self).store, self, patience);
   });
   CHECK_THAT(line, Contains("1 of 2 ranks are here after") && Contains("missing: rank 1"));
   CHECK(job->get("init/1") == "1");  // they used the keys of the dead process
@@ -333,7 +333,7 @@ TEST_CASE("a rank that dies while the group is made is named by those who wait",
       Hello self = self_as(1, 2, mortal.pid());
       self.backend = backend;
       StartPatience patience(20s);
-      const auto own = claim_rank(std::make_shared<PrefixStore>("attempt_0", run), self);
+      const auto own = claim_rank(std::make_shared<PrefixStore>("attempt_0", run), self).store;
       (void)agree_on_plan(*own, self, patience);
       mortal.kill();
     });

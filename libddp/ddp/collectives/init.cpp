@@ -139,24 +139,42 @@ void refuse_if_stale(Store& run, const WorkerEnv& env) {
 
 // What the ranks have agreed on, and the part of the store for this initialisation.
 struct Agreement {
+  JobStore job;
   std::shared_ptr<Store> store;
   Plan plan;
 };
 
-Agreement agree(const std::shared_ptr<Store>& store, const Hello& self, const WorkerEnv& env,
-                StartPatience& patience) try {
-  const auto run = std::make_shared<PrefixStore>("ddp/" + env.run_id, store);
-  refuse_if_stale(*run, env);
-  const auto job =
-      std::make_shared<PrefixStore>("attempt_" + std::to_string(env.restart_count), run);
-  // A process may initialise more than once, and must not read the keys of the previous time.
-  std::shared_ptr<Store> own = claim_rank(job, self);
-  Plan plan = agree_on_plan(*own, self, patience);
-  return {std::move(own), std::move(plan)};
-} catch (const NetworkError&) {
-  std::throw_with_nested(
-      NetworkError("[init] rank " + std::to_string(env.rank) + " has lost " + patience.place() +
-                   ", which rank 0 or its launcher hosts, before all ranks were here"));
+// Nothing if the store was lost that rank 0 of an earlier job hosted: one in which another process
+// had this one's rank, and has ended.
+std::optional<Agreement> try_to_agree(JobStore store, const Hello& self, const WorkerEnv& env,
+                                      StartPatience& patience) {
+  bool is_of_earlier_job = false;
+  try {
+    const auto run = std::make_shared<PrefixStore>("ddp/" + env.run_id, store.store);
+    refuse_if_stale(*run, env);
+    const auto job =
+        std::make_shared<PrefixStore>("attempt_" + std::to_string(env.restart_count), run);
+    // A process may initialise more than once, and must not read the keys of the previous time.
+    Claim claim = claim_rank(job, self);
+    is_of_earlier_job = claim.replaces && !env.agent_hosts_store && !store.local_address.empty();
+    Plan plan = agree_on_plan(*claim.store, self, patience);
+    return Agreement{std::move(store), std::move(claim.store), std::move(plan)};
+  } catch (const NetworkError&) {
+    if (is_of_earlier_job && !patience.is_over()) return std::nullopt;
+    std::throw_with_nested(
+        NetworkError("[init] rank " + std::to_string(env.rank) + " has lost " + patience.place() +
+                     ", which rank 0 or its launcher hosts, before all ranks were here"));
+  }
+}
+
+Agreement agree(const InitOptions& options, const Hello& self, const WorkerEnv& env,
+                StartPatience& patience) {
+  for (;;) {
+    JobStore store = open_job_store(options, env, patience.remaining(), patience);
+    auto agreement = try_to_agree(std::move(store), self, env, patience);
+    if (agreement) return *std::move(agreement);
+    logging::debug("[init] " + patience.place() + " was that of an earlier job");
+  }
 }
 
 Hello describe_self(const InitOptions& options, const WorkerEnv& env, Device device) {
@@ -210,9 +228,8 @@ std::shared_ptr<ProcessGroup> start(const InitOptions& options, const ErrorFile&
   if (!options.ranks_are_threads) logging::set_rank(env.rank);
   config.worker_slot.set_start_phase(StartPhase::kWaiting);
   StartPatience patience(config.start_timeout, options.store ? "" : to_string(env.master));
-  const JobStore job = open_job_store(options, env, config.start_timeout, patience);
   const Hello self = describe_self(options, env, config.device);
-  Agreement agreement = agree(job.store, self, env, patience);
+  Agreement agreement = agree(options, self, env, patience);
   config.worker_slot.set_start_phase(StartPhase::kMet);
   warn_if_alone(self);
   const std::shared_ptr<Store> background = agreement.store->clone(kBackgroundStoreTimeout);
@@ -227,7 +244,7 @@ std::shared_ptr<ProcessGroup> start(const InitOptions& options, const ErrorFile&
                                                     within(config.timeout, options.hang_watch));
   }
   return start_group(std::move(config), [&](GroupConfig own) {
-    return make_group(options, env, job, std::move(own), std::move(agreement.plan));
+    return make_group(options, env, agreement.job, std::move(own), std::move(agreement.plan));
   });
 }
 

@@ -217,11 +217,14 @@ Plan parse_plan(const std::string& text) {
 
 }  // namespace
 
-std::shared_ptr<Store> claim_rank(const std::shared_ptr<Store>& job, const Hello& self) {
-  const Hello holder = take(*job, fmt::format("rank/{}", self.who.rank), self);
+Claim claim_rank(const std::shared_ptr<Store>& job, const Hello& self) {
+  const std::string key = fmt::format("rank/{}", self.who.rank);
+  const std::optional<std::string> before = job->find(key);
+  const Hello holder = take(*job, key, self);
   if (!is_same_process(holder, self)) refuse_second(*job, holder.who, self.who);
   const std::int64_t number = next_initialisation(*job, self.who.rank);
-  return std::make_shared<PrefixStore>(initialisation(number), job);
+  return {.store = std::make_shared<PrefixStore>(initialisation(number), job),
+          .replaces = before && !is_same_process(parse_hello(*before), self)};
 }
 
 Plan agree_on_plan(Store& store, const Hello& self, StartPatience& patience) {

@@ -27,12 +27,15 @@ struct Plan {
   std::vector<int> hosts = {};  // hosts_of all ranks
 };
 
-// Registers this process under its rank and returns the part of the store for the initialisation
-// that it begins. Throws EnvironmentError if another process has the rank and, as far as this one
-// can see, is alive; if that one is still waiting for the others, all of them throw it, too. A
-// process that has ended may be replaced.
-[[nodiscard]] std::shared_ptr<Store> claim_rank(const std::shared_ptr<Store>& job,
-                                                const Hello& self);
+struct Claim {
+  std::shared_ptr<Store> store;  // the part of the store for the initialisation that begins
+  bool replaces = false;         // another process had the rank, and has ended
+};
+
+// Registers this process under its rank. Throws EnvironmentError if another process has the rank
+// and, as far as this one can see, is alive; if that one is still waiting for the others, all of
+// them throw it, too.
+[[nodiscard]] Claim claim_rank(const std::shared_ptr<Store>& job, const Hello& self);
 
 // Exchanges hellos over the store of an initialisation; returns what all ranks do. Throws
 // TimeoutError naming the missing ranks once the patience is over. Before that, the first rank to
