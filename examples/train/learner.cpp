@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: MIT
 #include "learner.h"
 
+#include <algorithm>
+#include <iterator>
 #include <stdexcept>
 #include <utility>
 
-#include "checkpoint_tensors.h"
+#include "ddp/nn/named_buffers.h"
 #include "ddp/nn/parallel/sync_batch_norm.h"
 #include "factories.h"
+#include "model_tensors.h"
 #include "optimizers.h"
 
 namespace train {
@@ -53,11 +56,16 @@ std::optional<double> Learner::step_plateau(double loss) {
   return plateau_->learning_rate();
 }
 
-std::vector<ddp::NamedBuffer> Learner::checkpoint_tensors() {
-  return train::checkpoint_tensors({.model = model_,
-                                    .optimizer = *optimizer_,
-                                    .scaler = scaler_ ? &*scaler_ : nullptr,
-                                    .plateau = plateau_ ? &*plateau_ : nullptr});
+// The model's have PyTorch's names, and the others have a prefix that names their owner.
+std::vector<ddp::NamedBuffer> Learner::checkpoint_tensors() const {
+  std::vector<ddp::NamedBuffer> tensors = ddp::nn::named_buffers(model_.state_dict());
+  const auto add = [&](const std::vector<ddp::nn::NamedTensor>& state, const char* prefix) {
+    std::ranges::move(ddp::nn::named_buffers(state, prefix), std::back_inserter(tensors));
+  };
+  add(optimizer_->state(), kOptimizerPrefix);
+  if (scaler_) add(scaler_->state(), kScalerPrefix);
+  if (plateau_) add(plateau_->state(), kSchedulePrefix);
+  return tensors;
 }
 
 }  // namespace train

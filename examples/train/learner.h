@@ -45,7 +45,7 @@ class Learner {
   // The learning rate of the last step.
   [[nodiscard]] double learning_rate() const { return optimizer_->learning_rate(); }
   // Views of all tensors that a checkpoint holds; they live as long as this object.
-  [[nodiscard]] std::vector<ddp::NamedBuffer> checkpoint_tensors();
+  [[nodiscard]] std::vector<ddp::NamedBuffer> checkpoint_tensors() const;
 
   [[nodiscard]] ddp::nn::DistributedModule& model() { return model_; }
   [[nodiscard]] const ddp::nn::DistributedModule& model() const { return model_; }

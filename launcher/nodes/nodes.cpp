@@ -94,9 +94,10 @@ std::string describe_waiting(Store& store, const NodePlan& plan) {
   }
   const auto here = static_cast<std::size_t>(plan.count) - missing.size();
   const std::string refused = store.find(kRefused).value_or("");
-  return fmt::format("{}/{} nodes here; missing node {}; {}{}{}", here, plan.count,
-                     number_list(missing), plan.rank == 0 ? "listening on " : "meeting at ",
-                     to_string(plan.store), refused.empty() ? "" : "; refused " + refused);
+  return fmt::format("{}/{} nodes here; {}{}{}{}", here, plan.count,
+                     missing.empty() ? "" : "missing node " + number_list(missing) + "; ",
+                     plan.rank == 0 ? "listening on " : "meeting at ", to_string(plan.store),
+                     refused.empty() ? "" : "; refused " + refused);
 }
 
 void announce(Store& store, const NodePlan& plan) {

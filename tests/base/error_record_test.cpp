@@ -12,26 +12,14 @@
 #include "ddp/base/file_descriptor.h"
 #include "ddp/base/system/worker_slot.h"
 #include "support/files.h"
+#include "support/scoped_variable.h"
 
 using namespace ddp;
 using test::bytes_of;
+using test::ScopedVariable;
 using test::TemporaryDirectory;
 
 namespace {
-
-// Sets an environment variable while it exists.
-class Variable {
- public:
-  Variable(const char* name, const std::string& value) : name_(name) {
-    ::setenv(name, value.c_str(), 1);
-  }
-  ~Variable() { ::unsetenv(name_); }
-  Variable(const Variable&) = delete;
-  Variable& operator=(const Variable&) = delete;
-
- private:
-  const char* name_;
-};
 
 std::string text_in(const std::string& json) {
   return nlohmann::json::parse(json)["message"]["message"].get<std::string>();
@@ -97,7 +85,7 @@ TEST_CASE("the first error record of a process is kept", "[error_record]") {
 
 TEST_CASE("a program can record what it catches", "[error_record]") {
   const TemporaryDirectory folder;
-  const Variable variable("TORCHELASTIC_ERROR_FILE", (folder / "error.json").string());
+  const ScopedVariable variable("TORCHELASTIC_ERROR_FILE", (folder / "error.json").string());
   try {
     std::rethrow_exception(nested_peer_error());
   } catch (const std::exception& error) {
@@ -119,7 +107,7 @@ TEST_CASE("a record that fits on no disk begins in the worker's slot", "[error_r
   const TemporaryDirectory folder;
   const std::string slots = (folder / "slots").string();
   test::write_bytes(slots, std::string(2 * WorkerSlot::kBytes, '\0'));
-  const Variable path("DDP_WORKER_SLOTS", slots), rank("LOCAL_RANK", "1");
+  const ScopedVariable path("DDP_WORKER_SLOTS", slots), rank("LOCAL_RANK", "1");
   const FileDescriptor file(::open(slots.c_str(), O_RDONLY | O_CLOEXEC));
   const auto slot = [&](int local_rank) { return WorkerSlot::read(file.get(), local_rank).error; };
   const ErrorFile nowhere("/no/such/folder/error.json");

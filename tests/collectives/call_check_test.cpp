@@ -18,6 +18,7 @@
 #include "ddp/store/hash_store.h"
 #include "support/forwarding_store.h"
 #include "support/gate.h"
+#include "support/scoped_variable.h"
 
 using namespace ddp;
 
@@ -205,13 +206,11 @@ TEST_CASE("the check ends after a number of calls while there are no steps", "[c
 }
 
 TEST_CASE("DDP_CHECK=1 makes the check endless", "[call_check]") {
-  const auto limits = [](const char* value) {
-    value == nullptr ? ::unsetenv("DDP_CHECK") : ::setenv("DDP_CHECK", value, 1);
-    const CallCheckLimits found = CallCheckLimits::from_environment();
-    ::unsetenv("DDP_CHECK");
-    return found;
+  const auto limits = [](const std::optional<std::string>& value) {
+    const test::ScopedVariable variable("DDP_CHECK", value);
+    return CallCheckLimits::from_environment();
   };
-  CHECK(limits(nullptr).steps == 10);
+  CHECK(limits(std::nullopt).steps == 10);
   CHECK(limits("0").steps == 10);
   CHECK(limits("1").steps == std::numeric_limits<std::uint64_t>::max());
   CHECK(limits("1").collectives == std::numeric_limits<std::uint64_t>::max());

@@ -31,6 +31,7 @@
 #include "support/in_child.h"
 #include "support/own_network.h"
 #include "support/run_ranks.h"
+#include "support/scoped_variable.h"
 
 namespace {
 
@@ -336,10 +337,11 @@ TEST_CASE("a process that has used CUDA is not forked", "[spawn]") {
   REQUIRE(driver != nullptr);
   const auto call = [] { spawn([](int) {}, 1); };
   CHECK_NOTHROW(call());  // the library is loaded, but not initialized
-  ::setenv("FAKE_CUDA_INITIALIZED", "1", 1);
-  CHECK_THROWS_AS(call(), std::logic_error);
-  CHECK_THAT(error_of(call), Contains("[spawn] this process has used CUDA"));
-  ::unsetenv("FAKE_CUDA_INITIALIZED");
+  {
+    const test::ScopedVariable is_used("FAKE_CUDA_INITIALIZED", "1");
+    CHECK_THROWS_AS(call(), std::logic_error);
+    CHECK_THAT(error_of(call), Contains("[spawn] this process has used CUDA"));
+  }
   ::dlclose(driver);
 }
 

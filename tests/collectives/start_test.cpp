@@ -21,6 +21,7 @@
 #include "ddp/store/tcp_server.h"
 #include "ddp/store/tcp_store.h"
 #include "support/groups.h"
+#include "support/scoped_variable.h"
 #include "support/stderr_capture.h"
 
 using namespace ddp;
@@ -29,25 +30,12 @@ using Catch::Matchers::Contains;
 using Catch::Matchers::Matches;
 using test::error_of;
 using test::expect;
+using test::ScopedVariable;
 
 namespace {
 
 constexpr Timeout kAtOnce = 5s;    // much shorter than the patience
 constexpr Timeout kFarAway = 60s;  // much longer than the timeouts here, shorter than the default
-
-// Sets an environment variable while it exists.
-class Variable {
- public:
-  Variable(const char* name, const std::string& value) : name_(name) {
-    ::setenv(name, value.c_str(), 1);
-  }
-  ~Variable() { ::unsetenv(name_); }
-  Variable(const Variable&) = delete;
-  Variable& operator=(const Variable&) = delete;
-
- private:
-  const char* name_;
-};
 
 Endpoint free_endpoint() {
   const TcpServer server({"127.0.0.1", 0});
@@ -350,17 +338,17 @@ TEST_CASE("timeouts come from the options, else from the environment", "[start]"
   };
   CHECK(group_with({})->timeout() == 10min);
   STATIC_REQUIRE(kDefaultStartTimeout == 5min);
-  const Variable timeout("DDP_TIMEOUT", "2.5");
+  const ScopedVariable timeout("DDP_TIMEOUT", "2.5");
   CHECK(group_with({})->timeout() == 2500ms);
   CHECK(group_with({.timeout = 7s})->timeout() == 7s);
-  const Variable start_timeout("DDP_START_TIMEOUT", "soon");
+  const ScopedVariable start_timeout("DDP_START_TIMEOUT", "soon");
   CHECK_THAT(error_of([&] { (void)group_with({}); }),
              Contains("DDP_START_TIMEOUT='soon' is not a number of seconds"));
   CHECK(group_with({.start_timeout = 1s})->timeout() == 2500ms);
 }
 
 TEST_CASE("the environment says how long to wait for ranks", "[start]") {
-  const Variable variable("DDP_START_TIMEOUT", "0.5");
+  const ScopedVariable variable("DDP_START_TIMEOUT", "0.5");
   const InitOptions options{.device = DeviceChoice::kCpu,
                             .rank = 0,
                             .world_size = 2,
@@ -374,10 +362,10 @@ TEST_CASE("the environment says how long to wait for ranks", "[start]") {
 }
 
 TEST_CASE("a world size that contradicts the environment is refused at once", "[start]") {
-  const Variable rank("RANK", "0");
-  const Variable world_size("WORLD_SIZE", "2");
-  const Variable address("MASTER_ADDR", "127.0.0.1");
-  const Variable port("MASTER_PORT", "1");
+  const ScopedVariable rank("RANK", "0");
+  const ScopedVariable world_size("WORLD_SIZE", "2");
+  const ScopedVariable address("MASTER_ADDR", "127.0.0.1");
+  const ScopedVariable port("MASTER_PORT", "1");
   CHECK(error_of([] {
           (void)init_process_group({.device = DeviceChoice::kCpu,
                                     .world_size = 7,
@@ -393,7 +381,7 @@ TEST_CASE("a world size that contradicts the environment is refused at once", "[
 
 TEST_CASE("only a process that is a single rank writes the error file", "[start]") {
   const test::TemporaryDirectory folder;
-  const Variable variable("TORCHELASTIC_ERROR_FILE", folder / "error.json");
+  const ScopedVariable variable("TORCHELASTIC_ERROR_FILE", folder / "error.json");
   InitOptions options{.device = DeviceChoice::kCpu,
                       .rank = 0,
                       .world_size = 2,

@@ -17,6 +17,7 @@
 #include "ddp/store/hash_store.h"
 #include "support/child_process.h"
 #include "support/fake_nccl.h"
+#include "support/scoped_variable.h"
 #include "support/stderr_capture.h"
 
 using namespace ddp;
@@ -91,14 +92,13 @@ TEST_CASE("NCCL is asked for large memory only", "[emulation]") {
 }
 
 TEST_CASE("memory is not registered unless that is asked for", "[emulation]") {
-  ::unsetenv("DDP_NCCL_REGISTER");
+  const test::ScopedVariable nothing("DDP_NCCL_REGISTER", std::nullopt);
   Group group(nccl_registration_from_environment());
   const auto lines = lines_after([&] { (void)group.allocate(kLarge); });
   CHECK(calls == std::vector<std::string>{"allocate", "free"});
   CHECK(lines.empty());
-  ::setenv("DDP_NCCL_REGISTER", "1", 1);
+  const test::ScopedVariable always("DDP_NCCL_REGISTER", "1");
   CHECK(nccl_registration_from_environment() == NcclRegistration::kAlways);
-  ::unsetenv("DDP_NCCL_REGISTER");
 }
 
 TEST_CASE("memory is registered once, and deregistered before it is freed", "[emulation]") {

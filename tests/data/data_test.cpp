@@ -11,6 +11,7 @@
 #include "support/files.h"
 #include "support/idx_bytes.h"
 #include "support/run_ranks.h"
+#include "support/scoped_variable.h"
 #include "support/small_sets.h"
 
 namespace {
@@ -121,12 +122,9 @@ TEST_CASE("Fashion-MNIST comes from any directory with its files", "[data][fashi
 TEST_CASE("Fashion-MNIST comes from where the environment says", "[data][fashion_mnist]") {
   const TemporaryDirectory directory;
   ddp::test::write_fashion_mnist(directory.path(), {.train = 3, .test = 2});
-  const char* before = std::getenv("DDP_FASHION_MNIST");
-  const std::string restored = before != nullptr ? before : "";
-  setenv("DDP_FASHION_MNIST", directory.path().c_str(), 1);
+  const ddp::test::ScopedVariable variable("DDP_FASHION_MNIST", directory.path().string());
   CHECK(ddp::load_fashion_mnist(DataSplit::kTrain).size() == 3);
   CHECK(ddp::load_fashion_mnist(DataSplit::kTest).size() == 2);
-  setenv("DDP_FASHION_MNIST", restored.c_str(), 1);
 }
 
 TEST_CASE("errors about Fashion-MNIST name the file, the problem and the remedy",

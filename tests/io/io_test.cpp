@@ -22,6 +22,7 @@
 #include "ddp/io/trace_writer.h"
 #include "support/files.h"
 #include "support/run_ranks.h"
+#include "support/scoped_variable.h"
 
 namespace {
 
@@ -214,12 +215,13 @@ TEST_CASE("a progress bar that stops early keeps its line", "[io][progress]") {
 }
 
 TEST_CASE("a launcher's terminal counts as a terminal", "[io][progress]") {
-  setenv("DDP_LAUNCH_TTY", "1", 1);
-  CHECK(ddp::progress_style_of_stdout() == ddp::ProgressStyle::kBar);
-  setenv("DDP_LAUNCH_TTY", "0", 1);
+  {
+    const ddp::test::ScopedVariable is_terminal("DDP_LAUNCH_TTY", "1");
+    CHECK(ddp::progress_style_of_stdout() == ddp::ProgressStyle::kBar);
+  }
+  const ddp::test::ScopedVariable is_none("DDP_LAUNCH_TTY", "0");
   CHECK(ddp::progress_style_of_stdout() ==
         (isatty(STDOUT_FILENO) != 0 ? ddp::ProgressStyle::kBar : ddp::ProgressStyle::kLines));
-  unsetenv("DDP_LAUNCH_TTY");
 }
 
 TEST_CASE("a progress bar stays on one line of a narrow terminal", "[io][progress]") {

@@ -12,6 +12,7 @@
 #include "launcher/verdict/source_lines.h"
 #include "support/files.h"
 #include "support/launch.h"
+#include "support/scoped_variable.h"
 
 using namespace ddp::test::launch;
 using Catch::Matchers::Contains;
@@ -115,8 +116,8 @@ TEST_CASE("a file that is not a program has no functions", "[launcher][crash]") 
 TEST_CASE("a source file's path may have blanks", "[launcher][crash]") {
   const TemporaryDirectory folder;
   const std::string path = (folder / "addr2line").string();
-  const std::string before = std::getenv("PATH");
-  ::setenv("PATH", (folder.path().string() + ":" + before).c_str(), 1);
+  const ddp::test::ScopedVariable search_path("PATH",
+                                              folder.path().string() + ":" + std::getenv("PATH"));
   const auto line_if_answer_is = [&path](const std::string& answer) {
     ddp::test::write_bytes(path, "#!/bin/sh\necho '" + answer + "'\n");
     ::chmod(path.c_str(), 0755);
@@ -126,5 +127,4 @@ TEST_CASE("a source file's path may have blanks", "[launcher][crash]") {
   CHECK(line_if_answer_is("/my work/my train.cpp:57 (discriminator 3)") == "my train.cpp:57");
   CHECK(line_if_answer_is("/my work/train.cpp:?").empty());
   CHECK(line_if_answer_is("??:0").empty());
-  ::setenv("PATH", before.c_str(), 1);
 }

@@ -16,6 +16,7 @@
 #include "launcher/verdict/error_file.h"
 #include "support/files.h"
 #include "support/run_ranks.h"
+#include "support/scoped_variable.h"
 
 using namespace ddp::launcher;
 using Catch::Matchers::Contains;
@@ -30,21 +31,6 @@ std::optional<ddp::ErrorRecord> parse(const std::string& text) {
   write_bytes(folder / "error.json", text);
   return read_error_record((folder / "error.json").string());
 }
-
-// TMPDIR while it lives.
-class ScopedTmpdir {
- public:
-  explicit ScopedTmpdir(const std::filesystem::path& path) {
-    if (const char* before = std::getenv("TMPDIR")) before_ = before;
-    ::setenv("TMPDIR", path.c_str(), 1);
-  }
-  ~ScopedTmpdir() { before_ ? ::setenv("TMPDIR", before_->c_str(), 1) : ::unsetenv("TMPDIR"); }
-  ScopedTmpdir(const ScopedTmpdir&) = delete;
-  ScopedTmpdir& operator=(const ScopedTmpdir&) = delete;
-
- private:
-  std::optional<std::string> before_;
-};
 
 JobLayout job_of(const std::string& run_id) {
   JobLayout layout;
@@ -185,7 +171,7 @@ TEST_CASE("the private folder of launchers that were killed is removed by a late
           "[run-folder]") {
   using std::filesystem::exists;
   const TemporaryDirectory parent;
-  const ScopedTmpdir tmpdir(parent.path());
+  const ddp::test::ScopedVariable tmpdir("TMPDIR", parent.path());
   const auto old = [&](const std::string& name) {
     const std::filesystem::path path = parent / name;
     std::filesystem::create_directories(path / "attempt_0");

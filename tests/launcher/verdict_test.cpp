@@ -112,7 +112,8 @@ TEST_CASE("the error that a worker records is in the verdict", "[launcher][verdi
               "step 12: ValueError: no second; 1 other rank stopped because of it"));
 }
 
-// With PyTorch, whose records do not say that a peer is the cause.
+// With PyTorch, whose records do not say that a peer is the cause. Between the two records more
+// time passes than a tick of the clock by which the system dates files.
 TEST_CASE("a rank that takes long to end is the cause if its record is the older one",
           "[launcher][verdict]") {
   const TemporaryDirectory folder;
@@ -121,7 +122,7 @@ TEST_CASE("a rank that takes long to end is the cause if its record is the older
       "{}}}\" >$TORCHELASTIC_ERROR_FILE; }; "
       "if [ $RANK = 0 ]; then echo $$ >\"$0/pid\"; until [ -e \"$0/failed\" ]; do sleep 0.01; "
       "done; "
-      "record 'connection closed'; exit 1; fi; "
+      "sleep 0.05; record 'connection closed'; exit 1; fi; "
       "until [ -s \"$0/pid\" ]; do sleep 0.01; done; record 'ValueError: no'; touch \"$0/failed\"; "
       "while kill -0 $(cat \"$0/pid\") 2>/dev/null; do sleep 0.01; done; exit 1";
   const Result result =

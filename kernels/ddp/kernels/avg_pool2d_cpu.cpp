@@ -2,7 +2,7 @@
 #include <algorithm>
 
 #include "ddp/kernels/avg_pool2d.h"
-#include "ddp/kernels/detail/avg_pool2d_checks.h"
+#include "ddp/kernels/detail/checks.h"
 #include "ddp/kernels/detail/window_axis.h"
 
 namespace ddp::cpu {
@@ -39,7 +39,7 @@ void add_to(T* plane, std::size_t width, const detail::Range& rows, const detail
 
 template <class Shape>
 void forward(const Buffer& x, const Buffer& y, const Shape& shape) {
-  detail::check_avg_pool2d("avg_pool2d_forward", x, y, shape);
+  detail::check_x_and_y("avg_pool2d_forward", x, y, shape);
   const auto axes = detail::axes_of(shape);
   detail::dispatch_float("avg_pool2d_forward", x.dtype, [&](auto element) {
     using T = decltype(element);
@@ -55,7 +55,7 @@ void forward(const Buffer& x, const Buffer& y, const Shape& shape) {
 
 template <class Shape>
 void backward(const Buffer& grad_y, const GradientTarget& grad_x, const Shape& shape) {
-  detail::check_avg_pool2d("avg_pool2d_backward", grad_x.buffer, grad_y, shape);
+  detail::check_x_and_y("avg_pool2d_backward", grad_x.buffer, grad_y, shape);
   const auto axes = detail::axes_of(shape);
   detail::dispatch_float("avg_pool2d_backward", grad_y.dtype, [&](auto element) {
     using T = decltype(element);

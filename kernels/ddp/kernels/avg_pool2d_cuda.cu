@@ -4,7 +4,7 @@
 #include "ddp/cuda/cuda.h"
 #include "ddp/kernels/avg_pool2d.h"
 #include "ddp/kernels/detail/any_float.cuh"
-#include "ddp/kernels/detail/avg_pool2d_checks.h"
+#include "ddp/kernels/detail/checks.h"
 #include "ddp/kernels/detail/launch.cuh"
 #include "ddp/kernels/detail/window_axis.h"
 
@@ -84,7 +84,7 @@ std::size_t window_pixels(const AdaptivePool2dShape& shape) {
 
 template <class Shape>
 void forward(const Buffer& x, const Buffer& y, const Shape& shape, Stream stream) {
-  detail::check_avg_pool2d("avg_pool2d_forward", x, y, shape);
+  detail::check_x_and_y("avg_pool2d_forward", x, y, shape);
   if (y.count == 0) return;
   const DeviceGuard guard(y.device);
   launch::dispatch_any_float("avg_pool2d_forward", x.dtype, [&](auto element) {
@@ -110,7 +110,7 @@ template <class Shape>
 void backward(const Buffer& grad_y, const GradientTarget& grad_x, const Shape& shape,
               Stream stream) {
   const Buffer& target = grad_x.buffer;
-  detail::check_avg_pool2d("avg_pool2d_backward", target, grad_y, shape);
+  detail::check_x_and_y("avg_pool2d_backward", target, grad_y, shape);
   if (target.count == 0) return;
   const DeviceGuard guard(target.device);
   launch::dispatch_any_float("avg_pool2d_backward", target.dtype, [&](auto element) {

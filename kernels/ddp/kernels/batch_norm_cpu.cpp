@@ -35,11 +35,8 @@ T scale_of(const BatchNormOperands& operands, std::size_t c) {
 
 template <class T>
 void write_channels(const GradientTarget& target, const auto& value_of) {
-  const std::span<T> elements = target.buffer.as<T>();
-  for (std::size_t c = 0; c < elements.size(); ++c) {
-    const T value = static_cast<T>(value_of(c));
-    elements[c] = target.mode == WriteMode::kAccumulate ? elements[c] + value : value;
-  }
+  detail::write_each(static_cast<T*>(target.buffer.data), target.mode, target.buffer.count,
+                     [&](std::size_t c) { return static_cast<T>(value_of(c)); });
 }
 
 }  // namespace

@@ -2,17 +2,14 @@
 #include "ddp/kernels/columns.h"
 
 #include "ddp/kernels/detail/columns_checks.h"
+#include "ddp/kernels/detail/write_each.h"
 
 namespace ddp::cpu {
 namespace {
 
 template <class T>
 void write_row(const T* source, T* target, std::size_t count, WriteMode mode) {
-  if (mode == WriteMode::kAccumulate) {
-    for (std::size_t c = 0; c < count; ++c) target[c] += source[c];
-  } else {
-    for (std::size_t c = 0; c < count; ++c) target[c] = source[c];
-  }
+  detail::write_each(target, mode, count, [=](std::size_t c) { return source[c]; });
 }
 
 }  // namespace

@@ -112,11 +112,8 @@ void layer_norm_grad_weight(const LayerNormOperands& operands, const Buffer& gra
         sums[c] += static_cast<double>(incoming[c] * ((in[c] - mean) * rstd));
       }
     }
-    const std::span<T> gradients = target.as<T>();
-    const bool accumulates = grad_weight.mode == WriteMode::kAccumulate;
-    for (std::size_t c = 0; c < shape.columns; ++c) {
-      gradients[c] = (accumulates ? gradients[c] : T{0}) + static_cast<T>(sums[c]);
-    }
+    detail::write_each(static_cast<T*>(target.data), grad_weight.mode, shape.columns,
+                       [&](std::size_t c) { return static_cast<T>(sums[c]); });
   });
 }
 

@@ -2,6 +2,7 @@
 #include "ddp/kernels/row_sums.h"
 
 #include "ddp/kernels/detail/checks.h"
+#include "ddp/kernels/detail/write_each.h"
 
 namespace ddp::cpu {
 
@@ -25,12 +26,10 @@ void row_sums_backward(const Buffer& grad_sums, const GradientTarget& grad_x, Ma
   detail::require("row_sums_backward", "grad_sums", grad_sums, detail::like(x, shape.rows));
   detail::dispatch_float("row_sums_backward", x.dtype, [&](auto element) {
     using T = decltype(element);
-    T* target = static_cast<T*>(x.data);
-    const bool accumulates = grad_x.mode == WriteMode::kAccumulate;
+    T* row = static_cast<T*>(x.data);
     for (const T gradient : grad_sums.as<T>()) {
-      for (std::size_t c = 0; c < shape.columns; ++c, ++target) {
-        *target = accumulates ? *target + gradient : gradient;
-      }
+      detail::write_each(row, grad_x.mode, shape.columns, [=](std::size_t) { return gradient; });
+      row += shape.columns;
     }
   });
 }

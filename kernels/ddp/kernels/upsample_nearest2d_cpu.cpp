@@ -4,7 +4,7 @@
 #include <string>
 #include <type_traits>
 
-#include "ddp/kernels/detail/upsample_nearest2d_checks.h"
+#include "ddp/kernels/detail/checks.h"
 #include "ddp/kernels/upsample_nearest2d.h"
 
 namespace ddp {
@@ -33,7 +33,7 @@ void add_blocks(const T* row, Width block, std::size_t count, T* target) {
 }  // namespace
 
 void upsample_nearest2d_forward(const Buffer& x, const Buffer& y, const Upsample2dShape& shape) {
-  detail::check_upsample_nearest2d("upsample_nearest2d_forward", x, y, shape);
+  detail::check_x_and_y("upsample_nearest2d_forward", x, y, shape);
   const std::size_t width = shape.output().width;
   detail::dispatch_float("upsample_nearest2d_forward", x.dtype, [&](auto element) {
     using T = decltype(element);
@@ -53,7 +53,7 @@ void upsample_nearest2d_forward(const Buffer& x, const Buffer& y, const Upsample
 
 void upsample_nearest2d_backward(const Buffer& grad_y, const GradientTarget& grad_x,
                                  const Upsample2dShape& shape) {
-  detail::check_upsample_nearest2d("upsample_nearest2d_backward", grad_x.buffer, grad_y, shape);
+  detail::check_x_and_y("upsample_nearest2d_backward", grad_x.buffer, grad_y, shape);
   const std::size_t width = shape.output().width;
   detail::dispatch_float("upsample_nearest2d_backward", grad_y.dtype, [&](auto element) {
     using T = decltype(element);

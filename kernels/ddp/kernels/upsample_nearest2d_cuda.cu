@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include "ddp/cuda/cuda.h"
+#include "ddp/kernels/detail/checks.h"
 #include "ddp/kernels/detail/divisor.h"
 #include "ddp/kernels/detail/launch.cuh"
-#include "ddp/kernels/detail/upsample_nearest2d_checks.h"
 #include "ddp/kernels/upsample_nearest2d.h"
 
 namespace ddp::cu {
@@ -57,7 +57,7 @@ void with_sizes(const Upsample2dShape& shape, const F& f) {
 
 void upsample_nearest2d_forward(const Buffer& x, const Buffer& y, const Upsample2dShape& shape,
                                 Stream stream) {
-  detail::check_upsample_nearest2d("upsample_nearest2d_forward", x, y, shape);
+  detail::check_x_and_y("upsample_nearest2d_forward", x, y, shape);
   if (y.count == 0) return;
   const DeviceGuard guard(y.device);
   detail::dispatch_float("upsample_nearest2d_forward", x.dtype, [&](auto element) {
@@ -74,7 +74,7 @@ void upsample_nearest2d_forward(const Buffer& x, const Buffer& y, const Upsample
 void upsample_nearest2d_backward(const Buffer& grad_y, const GradientTarget& grad_x,
                                  const Upsample2dShape& shape, Stream stream) {
   const Buffer& target = grad_x.buffer;
-  detail::check_upsample_nearest2d("upsample_nearest2d_backward", target, grad_y, shape);
+  detail::check_x_and_y("upsample_nearest2d_backward", target, grad_y, shape);
   if (target.count == 0) return;
   const DeviceGuard guard(target.device);
   detail::dispatch_float("upsample_nearest2d_backward", target.dtype, [&](auto element) {

@@ -22,6 +22,13 @@ void require(const char* kernel, const char* operand, const Buffer& buffer, cons
   return {nullptr, count, dtype, model.device};
 }
 
+// For a shape that has the counts of both operands.
+template <class Shape>
+void check_x_and_y(const char* kernel, const Buffer& x, const Buffer& y, const Shape& shape) {
+  require(kernel, "x", x, like(x, shape.x_count()));
+  require(kernel, "y", y, like(x, shape.y_count()));
+}
+
 // Throws std::invalid_argument: "[kernels] gemm: int32 is not supported, only float32 and float64".
 [[noreturn]] void refuse_dtype(const char* kernel, DType dtype,
                                const char* supported = "float32 and float64");

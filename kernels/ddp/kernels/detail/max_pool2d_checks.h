@@ -13,8 +13,7 @@ namespace ddp::detail {
 
 inline void check_max_pool2d(const char* kernel, const Buffer& x, const Buffer& y,
                              const Buffer& indices, const Pool2dShape& shape) {
-  require(kernel, "x", x, like(x, shape.x_count()));
-  require(kernel, "y", y, like(x, shape.y_count()));
+  check_x_and_y(kernel, x, y, shape);
   require(kernel, "indices", indices, like(x, shape.y_count(), DType::kInt32));
   if (shape.input.count() > static_cast<std::size_t>(std::numeric_limits<std::int32_t>::max())) {
     throw std::invalid_argument("[kernels] " + std::string(kernel) + ": a plane of " +
