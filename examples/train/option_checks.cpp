@@ -78,11 +78,6 @@ void check_precision(const Options& options) {
           "--amp fp16 finds its loss scale by skipping steps: it needs --non-finite skip");
 }
 
-// As spelt: two links to one device may be meant.
-bool is_other_path(const std::filesystem::path& a, const std::filesystem::path& b) {
-  return absolute(a).lexically_normal() != absolute(b).lexically_normal();
-}
-
 void check_output_files(const Options& options) {
   const std::pair<const char*, const std::filesystem::path*> files[] = {
       {"--metrics", &options.metrics},
@@ -92,7 +87,7 @@ void check_output_files(const Options& options) {
   for (const auto& [flag, file] : files) {
     for (const auto& [other_flag, other] : files) {
       if (flag == other_flag) break;
-      require(file->empty() || is_other_path(*file, *other),
+      require(file->empty() || file->lexically_normal() != other->lexically_normal(),
               std::string(other_flag) + " and " + flag + " must be two files");
     }
   }
