@@ -123,9 +123,9 @@ int run_job(const Options& options, const ReportStart& on_start) {
   if (folder && path.empty()) plan.remarks.push_back(folder->remark());
   return run_guarded(
       signals, [&] { return run_agent(options, plan, path, signals); },
-      [&](const std::string& death) {
+      [&](pid_t agent, const std::string& death) {
         if (meets_elsewhere(options.nodes)) {
-          tell_loss(plan_to_tell(options.nodes), host_name() + ": " + death);
+          tell_loss(plan_to_tell(options.nodes), host_name(), agent, host_name() + ": " + death);
         }
       });
 }

@@ -74,9 +74,9 @@ first=$!
 start 1 -n 1 true
 wait "${pids[1]}" || fail "the first job"
 start 1 -n 1 true
-says 1 "waiting: an earlier job has yet to end at $address:$port"
-wait "$first" || fail "the first job's node 0"
 start 0 -n 1 true
+for node in 0 1; do says "$node" "waiting: an earlier job has yet to end at $address:$port"; done
+wait "$first" || fail "the first job's node 0"
 finish 10 0 0
 passed "the launchers of a second job wait until the first one has ended"
 

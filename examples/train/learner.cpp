@@ -62,7 +62,10 @@ std::vector<ddp::NamedBuffer> Learner::checkpoint_tensors() const {
   const auto add = [&](const std::vector<ddp::nn::NamedTensor>& state, const char* prefix) {
     std::ranges::move(ddp::nn::named_buffers(state, prefix), std::back_inserter(tensors));
   };
-  add(optimizer_->state(), kOptimizerPrefix);
+  std::vector<ddp::nn::NamedTensor> optimizer_state = optimizer_->state();
+  // The rate is a function of flags and step.
+  std::erase_if(optimizer_state, [](const auto& each) { return each.name == "learning_rate"; });
+  add(optimizer_state, kOptimizerPrefix);
   if (scaler_) add(scaler_->state(), kScalerPrefix);
   if (plateau_) add(plateau_->state(), kSchedulePrefix);
   return tensors;

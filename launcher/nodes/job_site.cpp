@@ -43,16 +43,25 @@ void remark_on_port_holder(const Endpoint& endpoint, Console& console) {
                   to_string(endpoint), *holder));
 }
 
-// Null if the endpoint is on another host, or if another node on this host was first.
-std::unique_ptr<TcpServer> try_to_host(const Endpoint& endpoint, Console& console) {
+// Null if the endpoint is on another host, or if another process on this host was first.
+std::unique_ptr<TcpServer> try_to_host(const Endpoint& endpoint) {
   try {
     return std::make_unique<TcpServer>(endpoint);
   } catch (const SystemError& error) {
-    if (error.error_number() == EADDRINUSE) remark_on_port_holder(endpoint, console);
     const bool is_anothers =
         error.error_number() == EADDRNOTAVAIL || error.error_number() == EADDRINUSE;
     if (is_anothers) return nullptr;
     throw;
+  }
+}
+
+// Waits until an earlier job, which is ending, has given the port up.
+std::unique_ptr<TcpServer> host_as_node0(const NodeOptions& options, Patience& patience) {
+  for (;;) {
+    if (auto server = try_to_host(options.endpoint)) return server;
+    if (!serves_ending_job(options.endpoint)) return serve_store(options.endpoint, options.count);
+    patience.wait(
+        [&] { return "an earlier job has yet to end at " + to_string(options.endpoint); });
   }
 }
 
@@ -90,6 +99,10 @@ NodePlan plan_node(const NodeOptions& options, const WorkerPlan& workers, bool h
                                      workers.max_restarts, host)};
   if (!plan.rank && hosts_store) plan.rank = 0;
   if (hosts_store && plan.run_id.empty()) plan.run_id = random_run_id();
+  // If the workers host their own store, they do not meet where the launchers do.
+  if (hosts_store && workers.store_host == StoreHost::kWorker) {
+    plan.worker_port = choose_worker_port({options.endpoint.host, 0}).port;
+  }
   return plan;
 }
 
@@ -112,16 +125,19 @@ JobSite open_site(const NodeOptions& options, const WorkerPlan& workers, const J
   Patience patience(options.start_timeout, signals, console);
   if (!options.on_one_host) check_reachable(options.endpoint, options.count, patience);
   JobSite site;
-  if (!options.rank) site.store = try_to_host(options.endpoint, console);
-  if (options.rank == 0) site.store = serve_store(options.endpoint, options.count);
-  NodePlan plan = plan_node(options, workers, site.store != nullptr);
-  // If the workers host their own store, they do not meet where the launchers do.
-  if (site.store && workers.store_host == StoreHost::kWorker) {
-    plan.worker_port = choose_worker_port({options.endpoint.host, 0}).port;
+  if (options.rank == 0) site.store = host_as_node0(options, patience);
+  if (!options.rank) {
+    site.store = try_to_host(options.endpoint);
+    if (!site.store) remark_on_port_holder(options.endpoint, console);
   }
-  Meeting meeting = meet_nodes(
-      plan, {.host = host_name(), .launcher = ::getpid(), .workers = assumed.local_world_size},
-      patience);
+  Meeting meeting =
+      meet_nodes(plan_node(options, workers, site.store != nullptr),
+                 {.host = host_name(), .launcher = ::getpid(), .workers = assumed.local_world_size},
+                 patience, [&](NodePlan& plan) {
+                   if (site.store || !(site.store = try_to_host(options.endpoint))) return false;
+                   plan = plan_node(options, workers, true);
+                   return true;
+                 });
   site.layout = layout_after(meeting, assumed);
   site.nodes = std::make_unique<NodeWatch>(std::move(meeting), SignsOfLife(), [&signals] {
     return signals.find(is_impatient).has_value();

@@ -44,17 +44,18 @@ AddressList find_node0(const Endpoint& store, Patience& patience) {
   }
 }
 
-std::shared_ptr<Store> connect(const NodePlan& plan) {
+std::shared_ptr<Store> connect(const Endpoint& store) {
   return std::make_shared<PrefixStore>(
-      kLauncherPrefix, std::make_shared<TcpStore>(
-                           plan.store, TcpStoreOptions{.timeout = kBetweenTries, .spin = {}}));
+      kLauncherPrefix,
+      std::make_shared<TcpStore>(store, TcpStoreOptions{.timeout = kBetweenTries, .spin = {}}));
 }
 
-std::shared_ptr<Store> connect(const NodePlan& plan, Patience& patience) {
+std::shared_ptr<Store> connect(NodePlan& plan, Patience& patience, const TakeStore& take_store) {
   for (;;) {
     try {
-      return connect(plan);
+      return connect(plan.store);
     } catch (const Error& error) {
+      if (!plan.rank && take_store(plan)) continue;
       wait_for_node0(error, patience);
     }
   }
@@ -126,7 +127,11 @@ class Gathering {
     if (next_look_.passed()) look();
     if (!store_.check(keys_) || std::ranges::any_of(lives_, &NodeLife::is_dead)) return;
     std::string met;
-    for (const std::string& key : keys_) met += store_.get(key);
+    for (const std::string& key : keys_) {
+      const std::optional<std::string> entry = store_.find(key);
+      if (!entry) return;  // it has just left
+      met += *entry;
+    }
     store_.set(kMetKey, met);
   }
 
@@ -178,7 +183,7 @@ Node read_node(std::istringstream& lines) {
   return node;
 }
 
-// What close_meeting_if_complete() wrote.
+// What Gathering wrote.
 std::vector<Node> parse_nodes(const std::string& met, int count) {
   std::istringstream lines(met);
   std::vector<Node> nodes;
@@ -195,7 +200,7 @@ std::vector<Node> parse_nodes(const std::string& met, int count) {
 template <class Say>
 void tell(const NodePlan& plan, const Say& say) noexcept {
   try {
-    const std::shared_ptr<Store> store = connect(plan);
+    const std::shared_ptr<Store> store = connect(plan.store);
     if (!agreed_run_id(*store, plan).empty()) say(*store);
   } catch (const std::exception&) {
     // Nobody hears it.
@@ -230,10 +235,11 @@ std::optional<int> join(const std::shared_ptr<Store>& store, const NodePlan& pla
 }
 
 // Nothing if the store is that of an earlier job, whose node 0 has not quite ended yet.
-std::optional<Meeting> try_to_meet(const NodePlan& plan, const std::string& host,
-                                   Registration& registration, Patience& patience) {
+std::optional<Meeting> try_to_meet(NodePlan& plan, const std::string& host,
+                                   Registration& registration, Patience& patience,
+                                   const TakeStore& take_store) {
   Meeting meeting;
-  meeting.store = connect(plan, patience);
+  meeting.store = connect(plan, patience, take_store);
   Store& store = *meeting.store;
   if (is_over(store) && !registration.is_in(store)) return std::nullopt;
   if (plan.rank == 0) announce(store, plan);
@@ -292,17 +298,30 @@ void tell_refusal(const NodePlan& plan, const std::string& host,
   tell(plan, [&](Store& store) { write_refusal(store, host, reason); });
 }
 
-void tell_loss(const NodePlan& plan, const std::string& sentence) noexcept {
-  tell(plan, [&](Store& store) { (void)store.compare_set(kLostKey, "", sentence); });
+void tell_loss(const NodePlan& plan, const std::string& host, pid_t agent,
+               const std::string& sentence) noexcept {
+  tell(plan, [&](Store& store) {
+    const std::string entry = fmt::format("{}\n{}\n", host, agent);
+    const bool had_met = store.find(kMetKey).value_or("").find(entry) != std::string::npos;
+    if (had_met) (void)store.compare_set(kLostKey, "", sentence);
+  });
+}
+
+bool serves_ending_job(const Endpoint& store) noexcept try {
+  return is_over(*connect(store));
+} catch (const std::exception&) {
+  return false;
 }
 
 // Abandons a connection on which nobody answers, or which is closed, and makes a new one: there may
 // be a new node 0 with a new store.
-Meeting meet_nodes(const NodePlan& plan, const Node& self, Patience& patience) {
+Meeting meet_nodes(NodePlan plan, const Node& self, Patience& patience,
+                   const TakeStore& take_store) {
   Registration registration(self);
   for (;;) {
     try {
-      std::optional<Meeting> meeting = try_to_meet(plan, self.host, registration, patience);
+      std::optional<Meeting> meeting =
+          try_to_meet(plan, self.host, registration, patience, take_store);
       if (meeting) {
         registration.keep();
         return *std::move(meeting);

@@ -6,6 +6,7 @@
 #include <sys/types.h>
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -62,13 +63,23 @@ struct Meeting {
 // time, if two have the same rank, if they belong to different jobs, or if a signal ends the wait.
 // A launcher that gives up removes its entry, so that it can try again; one that was killed is
 // replaced.
-[[nodiscard]] Meeting meet_nodes(const NodePlan& plan, const Node& self, Patience& patience);
+//
+// `take_store` is called for a launcher without a rank whenever nobody serves the store: it may
+// serve the store itself from then on, and make the plan that of node 0; true then.
+using TakeStore = std::function<bool(NodePlan&)>;
+[[nodiscard]] Meeting meet_nodes(
+    NodePlan plan, const Node& self, Patience& patience,
+    const TakeStore& take_store = [](NodePlan&) { return false; });
+
+// True if a job that is ending is served there.
+[[nodiscard]] bool serves_ending_job(const Endpoint& store) noexcept;
 
 // For a launcher that cannot take part: those that already wait say that this host was refused, and
-// why. For one that has lost its agent: the others end the job with that sentence. Both take a
-// second at most if there is no store.
+// why. For one that has lost its agent, after that has met the others: they end the job with that
+// sentence. Both take a second at most if there is no store.
 void tell_refusal(const NodePlan& plan, const std::string& host,
                   const LaunchError& reason) noexcept;
-void tell_loss(const NodePlan& plan, const std::string& sentence) noexcept;
+void tell_loss(const NodePlan& plan, const std::string& host, pid_t agent,
+               const std::string& sentence) noexcept;
 
 }  // namespace ddp::launcher

@@ -167,23 +167,21 @@ void rename_process(std::string_view name) {
   std::ranges::copy(name, command_line.begin());
 }
 
-int watch(pid_t agent, SignalReader& signals, std::vector<pid_t> foreign,
-          const std::function<void(const std::string&)>& on_death) {
+int watch(pid_t agent, SignalReader& signals, std::vector<pid_t> foreign, const OnDeath& on_death) {
   Guardian guardian(agent, signals, std::move(foreign));
   const int status = guardian.wait_for_agent();
   guardian.clean_up();
   if (WIFSIGNALED(status)) {
     const std::string death = fmt::format("the agent (pid {}) {}", agent, describe_status(status));
     say(death + "; the job was killed");
-    on_death(death);
+    on_death(agent, death);
   }
   return exit_code_of(status);
 }
 
 }  // namespace
 
-int run_guarded(SignalReader& signals, const std::function<int()>& agent,
-                const std::function<void(const std::string&)>& on_death) {
+int run_guarded(SignalReader& signals, const std::function<int()>& agent, const OnDeath& on_death) {
   std::vector<pid_t> foreign = children_before_the_job();
   ::prctl(PR_SET_CHILD_SUBREAPER, 1);
   const pid_t guardian = ::getpid();

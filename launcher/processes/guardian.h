@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <sys/types.h>
+
 #include <functional>
 #include <string>
 
 #include "launcher/processes/signals.h"
 
 namespace ddp::launcher {
+
+using OnDeath = std::function<void(pid_t agent, const std::string& death)>;
 
 // Runs the agent in a child process and watches over it from this process, which the user sees,
 // signals and waits for:
@@ -22,9 +26,9 @@ namespace ddp::launcher {
 //
 // Returns the exit code in either process: what agent() returned, or 128 + the signal that killed
 // it. An exception from agent() propagates in the agent's process. If a signal has killed the agent
-// and everything below it is dead, the guardian calls on_death("the agent (pid 7) was killed by
+// and everything below it is dead, the guardian calls on_death(7, "the agent (pid 7) was killed by
 // SIGKILL"). Call it before there is a thread. Throws SystemError if the agent cannot be forked.
 [[nodiscard]] int run_guarded(SignalReader& signals, const std::function<int()>& agent,
-                              const std::function<void(const std::string&)>& on_death);
+                              const OnDeath& on_death);
 
 }  // namespace ddp::launcher

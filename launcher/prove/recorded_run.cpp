@@ -87,10 +87,11 @@ int run(const std::vector<std::string>& command) {
   const auto ctrl_c = std::signal(SIGINT, SIG_IGN);
   const auto stop = std::signal(SIGTERM, forward);
   const std::optional<int> status = wait_for_child(job);
+  const int error = errno;
   std::signal(SIGTERM, stop);
   std::signal(SIGINT, ctrl_c);
   running_job = 0;
-  if (!status) throw SystemError("waitpid", errno);
+  if (!status) throw SystemError("waitpid", error);
   return exit_code_of(*status);
 }
 

@@ -3,6 +3,7 @@
 // Real processes: ranks that come late or twice, and the variables that limit the wait.
 #include <signal.h>
 
+#include <array>
 #include <catch2/catch.hpp>
 #include <optional>
 #include <regex>
@@ -104,19 +105,25 @@ TEST_CASE("a rank that comes while the last job's store is still there waits for
           "[start]") {
   std::optional<TcpServer> last(std::in_place, Endpoint{"127.0.0.1", 0});
   const Endpoint store = last->endpoint();
-  ChildProcess ended0 = worker(0, 2, store, true);
-  ChildProcess ended1 = worker(1, 2, store, true);
-  for (ChildProcess* each : {&ended0, &ended1}) REQUIRE(each->wait() == 0);
-  ChildProcess early = worker(1, 2, store, false);
   {
+    std::array<ChildProcess, 4> ended{worker(0, 4, store, true), worker(1, 4, store, true),
+                                      worker(2, 4, store, true), worker(3, 4, store, true)};
+    for (ChildProcess& each : ended) REQUIRE(each.wait() == 0);
+  }
+  std::array<ChildProcess, 3> early{worker(1, 4, store, false), worker(2, 4, store, false),
+                                    worker(3, 4, store, false)};
+  for (int rank = 1; rank < 4; ++rank) {
     TcpStore watcher(store, 20s);
-    while (watcher.add("ddp/none/attempt_0/init/1", 0) < 2) std::this_thread::sleep_for(10ms);
+    const std::string count = "ddp/none/attempt_0/init/" + std::to_string(rank);
+    while (watcher.add(count, 0) < 2) std::this_thread::sleep_for(10ms);
   }
   last.reset();
-  ChildProcess host = worker(0, 2, store, false);
+  ChildProcess host = worker(0, 4, store, false);
   CHECK(host.wait() == 0);
-  CHECK(early.wait() == 0);
-  CHECK(early.err().empty());
+  for (ChildProcess& each : early) {
+    CHECK(each.wait() == 0);
+    CHECK(each.err().empty());
+  }
 }
 
 TEST_CASE("two processes with the same RANK both report it at once", "[start]") {

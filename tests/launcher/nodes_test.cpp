@@ -150,11 +150,49 @@ TEST_CASE("a launcher that was killed while it waited is replaced, and no job be
   ddp::TcpStore(server.endpoint(), 5s).set("ddp-launch/node/1", ghost);
   run_ranks(3, [&](int rank) {
     NodePlan plan = plan_of(rank, 3, server);
-    // Node 0 knows after three seconds that it is dead.
-    if (rank > 0) std::this_thread::sleep_for(rank == 2 ? 4s : 5s);
+    // Node 0 knows after three seconds that it is dead, or later on a busy machine.
+    if (rank > 0) std::this_thread::sleep_for(rank == 2 ? 7s : 8s);
     if (rank > 0) plan.rank.reset();
     const Meeting meeting = meet(plan, 1);
     expect(meeting.world_size() == 3, "without the ghost");
+  });
+}
+
+TEST_CASE("an agent's death ends the job that it has met, and no other", "[nodes]") {
+  const TcpServer server({"127.0.0.1", 0});
+  const NodePlan plan = plan_of(1, 2, server);
+  ddp::TcpStore store(server.endpoint(), 5s);
+  store.set("ddp-launch/run_id", "job");
+  tell_loss(plan, "host1", 100, "before they met");
+  run_ranks(2, [&](int rank) { (void)meet(plan_of(rank, 2, server), 1); });
+  tell_loss(plan, "host1", 99, "of another job");
+  CHECK_FALSE(store.has("ddp-launch/lost"));
+  tell_loss(plan, "host1", 100, "host1: the agent was killed");
+  CHECK(store.find("ddp-launch/lost") == "host1: the agent was killed");
+}
+
+TEST_CASE("without a rank, a launcher serves the store that nobody serves any more", "[nodes]") {
+  std::optional<TcpServer> last(std::in_place, Endpoint{"127.0.0.1", 0}), next;
+  const Endpoint endpoint = last->endpoint();
+  ddp::TcpStore(endpoint, 5s).add("ddp-launch/left", 1);  // its job ends
+  NodePlan plan = plan_of(1, 1, *last);
+  plan.rank.reset();
+  const auto take_store = [&](NodePlan& own) {
+    next.emplace(endpoint);
+    own.rank = 0;
+    own.run_id = "next";
+    return true;
+  };
+  run_ranks(2, [&](int i) {
+    if (i == 1) {
+      std::this_thread::sleep_for(300ms);
+      last.reset();
+      return;
+    }
+    Waiting waiting(20s);
+    const Node self{.host = "b", .launcher = 1, .workers = 2};
+    const Meeting meeting = meet_nodes(plan, self, waiting.patience, take_store);
+    expect(meeting.self == 0 && meeting.run_id == "next", "it is the next job's node 0");
   });
 }
 

@@ -145,10 +145,10 @@ struct Agreement {
 };
 
 // Nothing if the store was lost that rank 0 of an earlier job hosted: one in which another process
-// had this one's rank, and has ended.
+// had this one's rank, and has ended. After such a store the next connection may still lead there.
 std::optional<Agreement> try_to_agree(JobStore store, const Hello& self, const WorkerEnv& env,
-                                      StartPatience& patience) {
-  bool is_of_earlier_job = false;
+                                      StartPatience& patience, bool is_after_earlier_job) {
+  bool may_be_of_earlier_job = is_after_earlier_job;
   try {
     const auto run = std::make_shared<PrefixStore>("ddp/" + env.run_id, store.store);
     refuse_if_stale(*run, env);
@@ -156,24 +156,41 @@ std::optional<Agreement> try_to_agree(JobStore store, const Hello& self, const W
         std::make_shared<PrefixStore>("attempt_" + std::to_string(env.restart_count), run);
     // A process may initialise more than once, and must not read the keys of the previous time.
     Claim claim = claim_rank(job, self);
-    is_of_earlier_job = claim.replaces && !env.agent_hosts_store && !store.local_address.empty();
+    may_be_of_earlier_job =
+        claim.replaces && !env.agent_hosts_store && !store.local_address.empty();
     Plan plan = agree_on_plan(*claim.store, self, patience);
     return Agreement{std::move(store), std::move(claim.store), std::move(plan)};
   } catch (const NetworkError&) {
-    if (is_of_earlier_job && !patience.is_over()) return std::nullopt;
+    if (may_be_of_earlier_job && !patience.is_over()) return std::nullopt;
     std::throw_with_nested(
         NetworkError("[init] rank " + std::to_string(env.rank) + " has lost " + patience.place() +
                      ", which rank 0 or its launcher hosts, before all ranks were here"));
   }
 }
 
+// Nothing if the last store, that of an earlier job, is just being closed.
+std::optional<JobStore> try_to_open_store(const InitOptions& options, const WorkerEnv& env,
+                                          Timeout start_timeout, StartPatience& patience,
+                                          bool is_after_earlier_job) {
+  try {
+    return open_job_store(options, env, start_timeout, patience);
+  } catch (const NetworkError&) {
+    if (is_after_earlier_job && !patience.is_over()) return std::nullopt;
+    throw;
+  }
+}
+
 Agreement agree(const InitOptions& options, const Hello& self, const WorkerEnv& env,
-                StartPatience& patience) {
-  for (;;) {
-    JobStore store = open_job_store(options, env, patience.remaining(), patience);
-    auto agreement = try_to_agree(std::move(store), self, env, patience);
-    if (agreement) return *std::move(agreement);
+                Timeout start_timeout, StartPatience& patience) {
+  constexpr Timeout kPause{50};
+  for (bool is_after_earlier_job = false;; is_after_earlier_job = true) {
+    auto store = try_to_open_store(options, env, start_timeout, patience, is_after_earlier_job);
+    if (store) {
+      auto agreement = try_to_agree(*std::move(store), self, env, patience, is_after_earlier_job);
+      if (agreement) return *std::move(agreement);
+    }
     logging::debug("[init] " + patience.place() + " was that of an earlier job");
+    std::this_thread::sleep_for(kPause);
   }
 }
 
@@ -229,7 +246,7 @@ std::shared_ptr<ProcessGroup> start(const InitOptions& options, const ErrorFile&
   config.worker_slot.set_start_phase(StartPhase::kWaiting);
   StartPatience patience(config.start_timeout, options.store ? "" : to_string(env.master));
   const Hello self = describe_self(options, env, config.device);
-  Agreement agreement = agree(options, self, env, patience);
+  Agreement agreement = agree(options, self, env, config.start_timeout, patience);
   config.worker_slot.set_start_phase(StartPhase::kMet);
   warn_if_alone(self);
   const std::shared_ptr<Store> background = agreement.store->clone(kBackgroundStoreTimeout);

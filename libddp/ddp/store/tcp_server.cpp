@@ -90,6 +90,8 @@ class TcpServer::Impl {
     is_stopping_.store(true);
     wake_up_.wake();
     thread_.join();
+    // Before the connections are: a client that loses its own would reach a server that is gone.
+    listener_.close();
   }
 
   [[nodiscard]] Endpoint endpoint() const { return endpoint_; }

@@ -23,7 +23,6 @@ class StartPatience {
   // How long to wait before the next check, at most `longest`.
   [[nodiscard]] Timeout slice(Timeout longest = Timeout::max()) const;
   [[nodiscard]] bool is_over() const { return end_.passed(); }
-  [[nodiscard]] Timeout remaining() const { return end_.remaining(); }
   // True if a message is due; the next one is then due a period later.
   [[nodiscard]] bool is_due();
 
