@@ -55,6 +55,7 @@ StepCost SimulatedModel::run(BackwardKind kind, int steps) {
       in_mark_ready += Clock::now() - call;
     }
     ddp_.wait();
+    values_[0][0] += 1;  // in place of an optimizer, which the engine misses
   }
   const std::chrono::duration<double, std::micro> marking = in_mark_ready;
   return {.milliseconds = milliseconds_since(begin) / steps,
