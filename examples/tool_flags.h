@@ -39,7 +39,7 @@ template <class T>
   }
   if (parsed.unmatched().empty()) return parsed;
   throw std::invalid_argument("unexpected argument \"" + parsed.unmatched().front() +
-                              "\": quote a text of several words");
+                              "\" (a value with blanks needs quotes)");
 } catch (const cxxopts::exceptions::exception& error) {
   throw std::invalid_argument(error.what());
 }

@@ -43,13 +43,15 @@ void remark_on_port_holder(const Endpoint& endpoint, Console& console) {
                   to_string(endpoint), *holder));
 }
 
-// Null if the endpoint is on another host, or if another process on this host was first.
-std::unique_ptr<TcpServer> try_to_host(const Endpoint& endpoint) {
+// Null if the endpoint is on another host, or if another process on this host was first, on which
+// it remarks if there is a console.
+std::unique_ptr<TcpServer> try_to_host(const Endpoint& endpoint, Console* console = nullptr) {
   try {
     return std::make_unique<TcpServer>(endpoint);
   } catch (const SystemError& error) {
-    const bool is_anothers =
-        error.error_number() == EADDRNOTAVAIL || error.error_number() == EADDRINUSE;
+    const bool is_taken = error.error_number() == EADDRINUSE;
+    if (is_taken && console != nullptr) remark_on_port_holder(endpoint, *console);
+    const bool is_anothers = error.error_number() == EADDRNOTAVAIL || is_taken;
     if (is_anothers) return nullptr;
     throw;
   }
@@ -126,10 +128,7 @@ JobSite open_site(const NodeOptions& options, const WorkerPlan& workers, const J
   if (!options.on_one_host) check_reachable(options.endpoint, options.count, patience);
   JobSite site;
   if (options.rank == 0) site.store = host_as_node0(options, patience);
-  if (!options.rank) {
-    site.store = try_to_host(options.endpoint);
-    if (!site.store) remark_on_port_holder(options.endpoint, console);
-  }
+  if (!options.rank) site.store = try_to_host(options.endpoint, &console);
   Meeting meeting =
       meet_nodes(plan_node(options, workers, site.store != nullptr),
                  {.host = host_name(), .launcher = ::getpid(), .workers = assumed.local_world_size},

@@ -57,16 +57,16 @@ struct Meeting {
   [[nodiscard]] int world_size() const { return first_rank(static_cast<int>(nodes.size())); }
 };
 
+// For a launcher without a rank, whenever nobody serves the store: it may serve the store itself
+// from then on, and make the plan that of node 0. True if it does.
+using TakeStore = std::function<bool(NodePlan&)>;
+
 // Waits until all nodes are there, and says every few seconds which are missing, and which one was
 // refused and why. Also waits while node 0 does not exist yet, does not answer for a while, is
 // started again, or still belongs to an earlier job. Throws LaunchError if nodes do not come in
 // time, if two have the same rank, if they belong to different jobs, or if a signal ends the wait.
 // A launcher that gives up removes its entry, so that it can try again; one that was killed is
 // replaced.
-//
-// `take_store` is called for a launcher without a rank whenever nobody serves the store: it may
-// serve the store itself from then on, and make the plan that of node 0; true then.
-using TakeStore = std::function<bool(NodePlan&)>;
 [[nodiscard]] Meeting meet_nodes(
     NodePlan plan, const Node& self, Patience& patience,
     const TakeStore& take_store = [](NodePlan&) { return false; });

@@ -300,7 +300,7 @@ TEST_CASE("generate refuses what it cannot use, and says what that is", "[models
   CHECK(refusal({"--model", "lenet5"}) ==
         "generate: --model lenet5 is no language model, as the gpt models are\n");
   CHECK(refusal({"--prompt", "In", "the", "beginning"}) ==
-        "generate: unexpected argument \"the\": quote a text of several words\n");
+        "generate: unexpected argument \"the\" (a value with blanks needs quotes)\n");
   CHECK(refusal({"--seed", "x"}) == "generate: --seed=x is not a whole number in range\n");
 }
 

@@ -18,6 +18,7 @@
 #include <utility>
 
 #include "ddp/base/error.h"
+#include "ddp/base/file_descriptor.h"
 #include "ddp/store/hash_store.h"
 #include "ddp/store/tcp_server.h"
 #include "ddp/store/tcp_store.h"
@@ -148,13 +149,34 @@ TEST_CASE("a launcher that was killed while it waited is replaced, and no job be
   const TcpServer server({"127.0.0.1", 0});
   const std::string ghost = serialize({.host = "ghost", .launcher = 5, .workers = 8}) + "unique\n";
   ddp::TcpStore(server.endpoint(), 5s).set("ddp-launch/node/1", ghost);
-  run_ranks(3, [&](int rank) {
-    NodePlan plan = plan_of(rank, 3, server);
-    // Node 0 knows after three seconds that it is dead, or later on a busy machine.
-    if (rank > 0) std::this_thread::sleep_for(rank == 2 ? 7s : 8s);
-    if (rank > 0) plan.rank.reset();
-    const Meeting meeting = meet(plan, 1);
-    expect(meeting.world_size() == 3, "without the ghost");
+  int console_of_node0[2];
+  REQUIRE(::pipe(console_of_node0) == 0);
+  const ddp::FileDescriptor said(console_of_node0[0]), console(console_of_node0[1]);
+  run_ranks(3, [&](int i) {
+    NodePlan plan = plan_of(i, 3, server);
+    if (i == 0) {
+      SignalReader signals;
+      Console shown(console.get(), console.get());
+      Patience patience(40s, signals, shown);
+      const Node self{.host = "host0", .launcher = 100, .workers = 1};
+      expect(meet_nodes(plan, self, patience).world_size() == 3, "without the ghost");
+      return;
+    }
+    plan.rank.reset();
+    ddp::TcpStore store(server.endpoint(), 40s);
+    if (i == 1) {
+      std::string text;
+      char byte = 0;
+      while (text.find("node 1 (ghost) shows no sign of life") == std::string::npos) {
+        expect(::read(said.get(), &byte, 1) == 1, "node 0 says who is dead");
+        text += byte;
+      }
+      store.set("ghost is known", "1");
+    } else {
+      (void)store.get("ghost is known");
+      (void)store.get("ddp-launch/node/2");  // now only the ghost keeps the job from beginning
+    }
+    expect(meet(plan, 1, 40s).world_size() == 3, "without the ghost");
   });
 }
 
