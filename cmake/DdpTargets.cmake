@@ -33,6 +33,12 @@ function(ddp_target_defaults target)
     $<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-Wall,-Wextra ${cuda_errors}>)
 endfunction()
 
+# For sources that tests replace by others of the same functions: the linker takes those only in
+# place of an object file that has nothing else, so CMAKE_UNITY_BUILD must leave them apart.
+function(ddp_keep_apart)
+  set_source_files_properties(${ARGN} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+endfunction()
+
 # ddp_add_library(ddp_samplers NAME samplers HEADERS ddp/a.h … SOURCES ddp/a.cpp …
 #   [LINK …] [LINK_PRIVATE …])
 # Adds a static library whose include root is the current folder; other projects see it as

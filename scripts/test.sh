@@ -44,7 +44,8 @@ run_tests build
 
 sanitized=(base_test store_test buffer_ops_test collectives_test start_test shm_test hang_test
   engine_test engine_policies_test data_loader_test process_test hang_process_test
-  launcher_unit_test launcher_test prove_test)
+  launcher_unit_test launcher_test prove_test
+  no_image_file_test data_without_zlib_test io_without_zlib_test)  # they replace parts of libraries
 export TSAN_OPTIONS=atexit_sleep_ms=0  # by default every process sleeps a second at exit
 for preset in asan tsan; do
   step "$preset build"
