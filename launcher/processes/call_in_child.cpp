@@ -5,7 +5,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <array>
 #include <cerrno>
 #include <chrono>
 #include <csignal>
@@ -15,7 +14,6 @@
 
 #include "ddp/base/error.h"
 #include "ddp/base/file_descriptor.h"
-#include "ddp/base/net/poll_until.h"
 #include "ddp/base/system/process_status.h"
 #include "ddp/base/system/write_all.h"
 #include "launcher/processes/pipe.h"
@@ -32,20 +30,6 @@ constexpr char kEnd = '\0';  // follows a whole answer
   ::_exit(error == 0 ? EXIT_SUCCESS : EXIT_FAILURE);
 }
 
-// Nothing if the end has not come by the deadline.
-std::optional<std::string> read_all(int file, Deadline deadline) {
-  std::string text;
-  std::array<char, 4096> buffer;
-  std::array entries = {pollfd{.fd = file, .events = POLLIN, .revents = 0}};
-  for (;;) {
-    if (!poll_until(entries, deadline)) return std::nullopt;
-    const ssize_t size = ::read(file, buffer.data(), buffer.size());
-    if (size < 0 && errno == EINTR) continue;
-    if (size <= 0) return text;
-    text.append(buffer.data(), static_cast<std::size_t>(size));
-  }
-}
-
 }  // namespace
 
 std::string call_in_child(const std::function<std::string()>& function, Timeout timeout) {
@@ -55,7 +39,7 @@ std::string call_in_child(const std::function<std::string()>& function, Timeout 
   if (pid < 0) throw SystemError("cannot fork", errno);
   if (pid == 0) answer(function, write_end.get(), parent);
   write_end.reset();
-  std::optional<std::string> text = read_all(read_end.get(), Deadline::after(timeout));
+  std::optional<std::string> text = read_all(read_end, Deadline::after(timeout));
   if (!text) {
     ::kill(pid, SIGKILL);
     ::waitpid(pid, nullptr, WNOHANG);  // a process that hangs in a driver cannot even be killed

@@ -12,9 +12,10 @@
 #include <cctype>
 #include <csignal>
 #include <filesystem>
+#include <optional>
 
 #include "ddp/base/file_descriptor.h"
-#include "ddp/base/net/poll_until.h"
+#include "launcher/processes/pipe.h"
 
 namespace ddp::launcher {
 namespace {
@@ -35,19 +36,6 @@ pid_t start(const char* program, const std::string& module, const std::string& a
   return error == 0 ? pid : 0;
 }
 
-// Reads until the end of the stream or the deadline.
-std::string read_until(const FileDescriptor& input, const Deadline& end) {
-  std::string text;
-  std::array<char, 1024> part{};
-  for (;;) {
-    pollfd entry{input.get(), POLLIN, 0};
-    if (!poll_until({&entry, 1}, end)) return text;
-    const ssize_t size = ::read(input.get(), part.data(), part.size());
-    if (size <= 0) return text;
-    text.append(part.data(), static_cast<std::size_t>(size));
-  }
-}
-
 std::string ask(const char* program, const std::string& module, const std::string& address,
                 const Deadline& end) {
   int fds[2];
@@ -57,10 +45,10 @@ std::string ask(const char* program, const std::string& module, const std::strin
   const pid_t pid = start(program, module, address, write_end);
   write_end.reset();
   if (pid == 0) return "";
-  std::string answer = read_until(read_end, end);
+  const std::optional<std::string> answer = read_all(read_end, end);
   ::kill(pid, SIGKILL);              // it may still be running
   ::waitpid(pid, nullptr, WNOHANG);  // does not wait for a child that is stuck in the kernel
-  return answer;
+  return answer.value_or("");
 }
 
 // "/src/train.cpp:57 (discriminator 3)\n"; unknown parts are "??:0" or "…:?".

@@ -112,9 +112,6 @@ TEST_CASE("the warm-up rises evenly to the base rate, then the schedule starts",
   CHECK(error_of([&] { static_cast<void>(learning_rate(schedule, -1)); }) ==
         "[nn] learning_rate: epoch -1 of 6 with 4 warm-up epochs and a step of 30 epochs is not "
         "possible");
-  CHECK(parse_lr_schedule("step") == LrScheduleKind::kStep);
-  CHECK(error_of([] { static_cast<void>(parse_lr_schedule("linear")); }) ==
-        "[nn] there is no learning-rate schedule \"linear\", only: constant, step, cosine");
 }
 
 TEST_CASE("Sgd skips parameters without a gradient and clears the others' gradients", "[nn]") {

@@ -30,15 +30,6 @@ double cosine(const LrSchedule& schedule, int t) {
 
 }  // namespace
 
-LrScheduleKind parse_lr_schedule(std::string_view name) {
-  for (const LrScheduleKind kind :
-       {LrScheduleKind::kConstant, LrScheduleKind::kStep, LrScheduleKind::kCosine}) {
-    if (name == to_string(kind)) return kind;
-  }
-  throw std::invalid_argument("[nn] there is no learning-rate schedule \"" + std::string(name) +
-                              "\", only: constant, step, cosine");
-}
-
 std::string_view to_string(LrScheduleKind kind) {
   switch (kind) {
     case LrScheduleKind::kStep:

@@ -11,9 +11,7 @@ namespace ddp::nn {
 
 enum class LrScheduleKind : std::uint8_t { kConstant, kStep, kCosine };
 
-// Parses "constant", "step" or "cosine"; throws std::invalid_argument that lists these for any
-// other name.
-[[nodiscard]] LrScheduleKind parse_lr_schedule(std::string_view name);
+// "constant", "step" or "cosine".
 [[nodiscard]] std::string_view to_string(LrScheduleKind kind);
 
 struct LrSchedule {
