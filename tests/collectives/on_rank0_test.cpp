@@ -353,11 +353,16 @@ TEST_CASE("whoever waits in on_rank0 notices that another rank has broken the gr
           "[on_rank0]") {
   for (const Backend backend : test::backends()) {
     for (const bool rank0_comes : {false, true}) {
+      test::Gate entered;
       test::Gate noticed;
       test::run_groups(backend, 3, [&](ProcessGroup& group) {
-        const auto wait = [&] { expect(noticed.wait_for(1), "rank 2 to notice"); };
+        const auto wait = [&] {
+          entered.raise();
+          expect(noticed.wait_for(1), "rank 2 to notice");
+        };
         if (group.rank() == 0) return rank0_comes ? on_rank0(group, wait, kQuick) : wait();
         if (group.rank() == 1) {
+          expect(entered.wait_for(1), "rank 0 to wait");
           group.abort("on purpose");
           return wait();
         }
@@ -369,6 +374,30 @@ TEST_CASE("whoever waits in on_rank0 notices that another rank has broken the gr
         expect(text.find("rank 1 aborted: on purpose") != std::string::npos, text);
       });
     }
+  }
+}
+
+// Ranks learn at different collectives that a group is broken, which does not make their calls of
+// on_rank0 different ones.
+TEST_CASE("on_rank0 in a broken group throws the error that broke it, and runs nothing",
+          "[on_rank0]") {
+  for (const Backend backend : test::backends()) {
+    test::Gate broken;
+    test::run_groups(backend, 3, [&](ProcessGroup& group) {
+      if (group.rank() == 1) group.abort("on purpose");
+      const std::string first = error_of([&] {
+        for (;;) group.barrier().wait();
+      });
+      broken.raise();
+      expect(broken.wait_for(3), "all ranks to know");
+      bool ran = false;
+      const std::string text = error_of([&] {
+        on_rank0(
+            group, [&] { ran = true; }, kQuick);
+      });
+      expect(text == first, text + ", but not " + first);
+      expect(!ran, "the function ran");
+    });
   }
 }
 

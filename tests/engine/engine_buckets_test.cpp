@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "ddp/collectives/hang/flight_recorder.h"
@@ -17,6 +18,7 @@
 #include "support/recording_group.h"
 
 using namespace ddp;
+using test::error_of;
 using test::expect;
 using test::expect_gradients;
 using test::mark_all;
@@ -82,6 +84,27 @@ TEST_CASE("a step can be left by an exception while a bucket is being reduced", 
       ddp.mark_ready(0);
     }  // frees the bucket's memory
     group.barrier().wait();
+  });
+}
+
+TEST_CASE("a rank that leaves a step for which the others are late breaks the group", "[engine]") {
+  run_on_all_backends(2, [](ProcessGroup& group) {
+    std::vector<float> value(200003);
+    std::string error;
+    {
+      DistributedDataParallel ddp(group.shared_from_this(), {{"w", {200003}, buffer_of(value)}});
+      (void)ddp.begin_step();
+      const Deadline end = Deadline::after(std::chrono::seconds(60));
+      while (group.rank() == 0 && error.empty() && !end.passed()) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(10));
+        error = error_of([&] { group.check_on({}, [] { return true; }); });
+      }
+      if (group.rank() == 1) ddp.mark_ready(0);
+    }
+    if (group.rank() == 1) error = error_of([&] { group.barrier().wait(); });
+    expect(error.find("] rank 1 aborted: it freed memory during all_reduce #") != error.npos &&
+               error.ends_with(", as when an exception leaves a step"),
+           error);
   });
 }
 

@@ -223,6 +223,16 @@ TEST_CASE("a rank of libddp that fails is named with its error and step", "[laun
   }
 }
 
+TEST_CASE("an exception that leaves a step is the cause, not what it does to the other ranks",
+          "[launcher][verdict]") {
+  for (const std::string& backend : ddp::test::cpu_backends()) {
+    CAPTURE(backend);
+    const Result result = run_worker(2, "fail-in-step", backend);
+    CHECK_THAT(last_line(result.err),
+               Contains("rank 1 (") && Contains("in step 3: thrown on purpose; 1 other rank"));
+  }
+}
+
 TEST_CASE("an error of CUDA is reported in CUDA's words", "[launcher][verdict]") {
   const Result result = run_worker(2, "fail-cuda", "shm");
   CHECK(result.exit_code == 3);

@@ -37,6 +37,8 @@
 //   crash        the same, but the last rank raises SIGSEGV
 //   fail-cuda    the same, but the last rank has a CUDA error, or an error because CUDA is missing
 //   fail-slowly  like fail, but the last rank ends slowly
+//   fail-in-step  the last rank throws in the middle of the third step of DistributedDataParallel,
+//                which the others begin two seconds later
 //   fail-among-aborters  like fail, and the other ranks call abort
 // It prints "rank R ready, pid P" when it communicates. On an error it prints the text and returns
 // 3. The hang watch is ten times as fast as by default, and the timeout is three seconds; with the
@@ -233,7 +235,8 @@ void differ(ddp::ProcessGroup& group, const std::string& how, ddp::Buffer operan
 // caller leaves.
 class UnfinishedStep {
  public:
-  explicit UnfinishedStep(const std::shared_ptr<ddp::ProcessGroup>& group)
+  explicit UnfinishedStep(const std::shared_ptr<ddp::ProcessGroup>& group,
+                          ddp::Timeout lateness = {})
       : values_{Values(group->device()), Values(group->device())},
         ddp_(group, parameters(), {.buckets = {.bucket_bytes_cap = 40000, .min_buckets = 2}}) {
     for (int step = 0; step < 2; ++step) {
@@ -241,8 +244,14 @@ class UnfinishedStep {
       for (const std::size_t i : {1, 0}) ddp_.mark_ready(i);
       ddp_.wait();
     }
+    std::this_thread::sleep_for(lateness);
     (void)ddp_.begin_step();
     ddp_.mark_ready(1);
+  }
+
+  void finish() {
+    ddp_.mark_ready(0);
+    ddp_.wait();
   }
 
  private:
@@ -265,6 +274,14 @@ void leave_to_static_destructors(const std::shared_ptr<ddp::ProcessGroup>& group
 }
 
 [[noreturn]] void throw_on_purpose() { throw std::runtime_error("thrown on purpose"); }
+
+void fail_in_step(const std::shared_ptr<ddp::ProcessGroup>& group) {
+  const bool fails = group->rank() == group->world_size() - 1;
+  UnfinishedStep step(group, fails ? 0s : 2s);
+  if (fails) throw_on_purpose();
+  step.finish();
+}
+
 void throw_past_every_handler() noexcept { throw_on_purpose(); }
 
 // Destroys the groups in an order that depends on the process.
@@ -340,6 +357,7 @@ int run(const std::string& mode, const std::string& backend, const Patience& pat
     if (group->rank() == 0) std::printf("sum %g\n", ddp::item(values.slice(0, 1)));
     return 0;
   }
+  if (mode == "fail-in-step") fail_in_step(group);
   if (mode.starts_with("fail") || mode == "crash") {
     fail_in_fifth_step(*group, values, mode, end);
   }

@@ -14,9 +14,10 @@ struct OnRank0Options {
 
 // Runs fn on rank 0 while the others wait, for hours if necessary (validation, a download). They
 // wait for rank 0's heartbeats, not until a deadline: they do not time out while its process runs.
-// If rank 0 ends or freezes, they throw PeerError; if the group breaks, its error. If the store
-// does not answer and rank 0 is not seen to be stopped, as when a launcher is, or when rank 0 hosts
-// the store on another host, they wait for the store's timeout.
+// If rank 0 ends or freezes, they throw PeerError; if the group breaks, its error. If it is broken
+// before, rank 0 throws that, too, and does not run fn. If the store does not answer and rank 0 is
+// not seen to be stopped, as when a launcher is, or when rank 0 hosts the store on another host,
+// they wait for the store's timeout.
 //
 // An exception from fn is rethrown on rank 0 and becomes a PeerError with its text on the others.
 // Collective. If fn submits an operation to the group, directly or through an engine, that throws

@@ -2,9 +2,11 @@
 #pragma once
 
 #include <optional>
+#include <string>
 #include <utility>
 
 #include "ddp/collectives/group_config.h"
+#include "ddp/collectives/hang/flight_recorder.h"
 #include "ddp/collectives/queue/operand_memory.h"
 #include "ddp/collectives/queue/operation_queue.h"
 
@@ -29,9 +31,17 @@ class QueuedProcessGroup : public ProcessGroup {
     return guard_operand_memory(std::move(memory), weak_from_this());
   }
 
+  // If an operation does not end by itself, the group is broken. That is not recorded as this
+  // rank's error: it follows from one, such as an exception that destroys an engine in a step,
+  // which the program will report.
   bool do_release(const Buffer& memory) noexcept override {
     if (wait_released(memory, OperationQueue::kErrorGrace)) return true;
-    abort("memory of an operand was freed while a collective used it");
+    const auto pending = recorder().oldest_pending();
+    recorder().broken();
+    do_abort("it freed memory" +
+             (pending ? " during " + describe_operation(recorder(), pending->operations.front())
+                      : std::string()) +
+             ", as when an exception leaves a step");
     return wait_released(memory, OperationQueue::kErrorGrace);
   }
 
