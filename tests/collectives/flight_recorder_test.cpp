@@ -151,6 +151,18 @@ TEST_CASE("a rank is in a step until all engines of the group have ended their p
   CHECK(recorder.position().is_in_step);
 }
 
+TEST_CASE("a step that was left in the middle is told from one that ended", "[recorder]") {
+  FlightRecorder recorder;
+  recorder.begin_step(1);
+  recorder.leave_step();
+  CHECK_FALSE(recorder.position().is_in_step);
+  CHECK(recorder.position().has_left_step);
+  CHECK_THAT(describe_events(recorder, "rank 0"),
+             Catch::Contains("step 1  the step is left in the middle"));
+  recorder.begin_step(2);
+  CHECK_FALSE(recorder.position().has_left_step);
+}
+
 TEST_CASE("the operations of a batch are pending together", "[recorder]") {
   FlightRecorder recorder;
   recorder.submitted(1, all_reduce(1));

@@ -50,6 +50,15 @@ TEST_CASE("the rank that has not joined is named with its last position and stat
         "step 50, outside the library; 2 ranks waiting 10.0 s");
 }
 
+TEST_CASE("where a rank was last seen tells whether its step has ended", "[hang]") {
+  RankProgress progress = *witnesses({7})[0].progress;
+  progress.is_in_step = false;
+  CHECK(last_seen(progress) == "last seen after step 50, outside the library");
+  progress.has_left_step = true;
+  CHECK(last_seen(parse_rank_progress(serialize(progress))) ==
+        "last seen after it left the middle of step 50, outside the library");
+}
+
 TEST_CASE("the step that waits is named, since what was last seen may be steps behind", "[hang]") {
   Hang in_step = hang();
   in_step.step = 90;

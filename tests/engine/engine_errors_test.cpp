@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "ddp/collectives/on_rank0.h"
 #include "ddp/engine/distributed_data_parallel.h"
 #include "ddp/store/tcp_server.h"
 #include "ddp/store/tcp_store.h"
@@ -115,7 +116,8 @@ TEST_CASE("wrong calls are errors in the same step", "[engine]") {
         "[ddp] gradient_scale was called before the first step" + order);
   (void)ddp.begin_step();
   CHECK(error_of([&] { (void)ddp.begin_step(); }) ==
-        "[ddp] begin_step was called before wait" + order);
+        "[ddp] begin_step was called before wait" + order +
+            "; an engine whose step was left by an exception can only be destroyed");
   const auto weight = GENERATE(-1.0, std::numeric_limits<double>::quiet_NaN());
   CHECK_THAT(error_of([&] { ddp.record_metric(3, 1, weight); }),
              Catch::StartsWith("[ddp] metric 3 has a weight of ") &&
@@ -166,6 +168,39 @@ TEST_CASE("a step's samples and its wait for data are finite and not negative", 
                Catch::Contains("begin_step: the number of samples is "));
     CHECK_THAT(error_of([&] { (void)ddp.begin_step({.data_seconds = bad}); }),
                Catch::Contains("begin_step: data_seconds is "));
+  }
+}
+
+// It would be over for should_step(), but not for its gradients.
+TEST_CASE("a rank whose data have run out has no samples", "[engine]") {
+  for (const int world_size : {1, 2}) {
+    const auto group = std::make_shared<RecordingGroup>(world_size);
+    Model model(0);
+    DistributedDataParallel ddp(group, model.parameters, {.nominal_samples = 1});
+    CHECK_THAT(
+        error_of([&] { (void)ddp.begin_step({.is_active = false}); }),
+        Catch::StartsWith("[ddp] begin_step: is_active = false says that the data of rank") &&
+            Catch::EndsWith("samples, which is 1 by default, must then be 0"));
+    (void)ddp.begin_step({.samples = 0, .is_active = false});
+  }
+}
+
+TEST_CASE("a step inside on_rank0 is an error, also in a world of one", "[engine]") {
+  for (const int world_size : {1, 2}) {
+    test::run_groups(Backend::kShm, world_size, [](ProcessGroup& group) {
+      Model model(0);
+      DistributedDataParallel ddp(group.shared_from_this(), model.parameters);
+      std::string error;
+      on_rank0(group, [&] {
+        error = error_of([&] {
+          (void)ddp.begin_step();
+          mark_all(ddp);
+          ddp.wait();
+        });
+      });
+      const bool is_told = error.find("was called inside the function") != std::string::npos;
+      expect(is_told == (group.rank() == 0), error);
+    });
   }
 }
 

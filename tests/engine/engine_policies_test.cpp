@@ -244,6 +244,28 @@ TEST_CASE("passes that were never reduced are warned of at the end", "[engine][a
   CHECK(count_lines(captured, "never reduced, because a no_sync()") == test::backends().size());
 }
 
+TEST_CASE("an optimizer that asks too early is told what holds back the reduction",
+          "[engine][accumulation]") {
+  test::run_groups(Backend::kShm, 2, [](ProcessGroup& group) {
+    const auto error_after_pass = [](Trainee& trainee) {
+      trainee.step(1);
+      return error_of([&] { (void)trainee.ddp.gradient_scale(); });
+    };
+    Trainee announced(group, {});
+    announced.ddp.accumulate(2);
+    const std::string early = error_after_pass(announced);
+    expect(early.ends_with("accumulate() announced further backward passes for this step"), early);
+    announced.step(1);
+    Trainee guarded(group, {});
+    {
+      const auto guard = guarded.ddp.no_sync();
+      const std::string held = error_after_pass(guarded);
+      expect(held.ends_with("must be outside no_sync()"), held);
+    }
+    guarded.step(1);
+  });
+}
+
 TEST_CASE("a loop inside a no_sync() guard is warned of once", "[engine][accumulation]") {
   const test::StderrCapture captured;
   test::run_groups(Backend::kShm, 2, [](ProcessGroup& group) {
@@ -264,12 +286,13 @@ TEST_CASE("the summary of the last step stays valid while the next one is open",
     trainee.step(1, {.samples = 0, .is_active = false});
     expect(trainee.ddp.is_over(), "nobody has data");
     // Rank 0 has data again: the next epoch's.
-    (void)trainee.ddp.begin_step({.is_active = group.rank() == 0});
+    const bool has_data = group.rank() == 0;
+    (void)trainee.ddp.begin_step({.samples = has_data ? 1 : 0, .is_active = has_data});
     expect(trainee.ddp.is_over(), "as of the last step");
     mark_all(trainee.ddp);
     trainee.ddp.wait();
     expect(!trainee.ddp.is_over(), "somebody has data");
-    (void)trainee.ddp.begin_step({.is_active = false});
+    (void)trainee.ddp.begin_step({.samples = 0, .is_active = false});
     expect(!trainee.ddp.is_over(), "as of the last step");
     mark_all(trainee.ddp);
     trainee.ddp.wait();

@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "ddp/buffer_ops/buffer_ops.h"
 #include "ddp/collectives/hang/flight_recorder.h"
 #include "ddp/engine/distributed_data_parallel.h"
 #include "support/engine.h"
@@ -177,10 +178,29 @@ TEST_CASE("a metric may be one element of memory", "[engine]") {
     ddp.record_metric(0, value, group.rank() == 0 ? 2 : 1);
     expect(!error_of([&] { ddp.record_metric(0, value, 1); }).empty(), "one value a slot");
     expect(!error_of([&] { ddp.record_metric(0, 1.0, 1); }).empty(), "of either kind");
+    ddp.record_metric(1, Buffer{}, 0);  // the loss of an empty batch
     mark_all(ddp);
     ddp.wait();
     expect(ddp.summary().metrics[0].mean() == 2, "(2 * 1 + 1 * 4) / 3");
   });
+}
+
+TEST_CASE("with the samples of all ranks as nominal_samples, a sum of float16 does not overflow",
+          "[engine]") {
+  for (const bool divides_before : {false, true}) {
+    run_on_all_backends(2, [&](ProcessGroup& group) {
+      std::vector<std::uint16_t> memory(3);
+      const Buffer value{memory.data(), memory.size(), DType::kFloat16, kCpuDevice};
+      DistributedDataParallel ddp(group.shared_from_this(), {{"w", {3}, value}},
+                                  {.nominal_samples = divides_before ? 8.0 : 4.0});
+      const double factor = ddp.begin_step({.samples = 4});
+      fill(ddp.gradient(0), 40000 * factor);
+      ddp.mark_ready(0);
+      ddp.wait();
+      const double mean = item(ddp.gradient(0).slice(0, 1));
+      expect(divides_before ? mean == 40000 : std::isinf(mean), std::to_string(mean));
+    });
+  }
 }
 
 TEST_CASE("sums of gradients become the same means, without a factor", "[engine]") {

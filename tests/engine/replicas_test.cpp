@@ -118,6 +118,19 @@ TEST_CASE("a second backward pass before the optimizer's step is warned of",
   CHECK(warnings_of_first_step({.non_finite = NonFinite::kSkip}, each_second_step) == 0);
 }
 
+TEST_CASE("a first step without samples need not change a parameter", "[engine][fingerprint]") {
+  const test::StderrCapture captured;
+  test::run_groups(Backend::kShm, 2, [&](ProcessGroup& group) {
+    Trainee trainee(group, {.nominal_samples = 1});
+    for (int step = 1; step <= 4; ++step) {
+      trainee.step(1, {.samples = step == 1 ? 0 : 1});
+      expect(trainee.ddp.should_step() == (step > 1), "without samples, no step");
+      if (step > 1) trainee.model.values[1][0] += 0.5;
+    }
+  });
+  CHECK_THAT(captured.text(), !Catch::Contains("changed no parameter"));
+}
+
 TEST_CASE("a buffer that is not rank 0's after a broadcast is an error that names it",
           "[engine][fingerprint]") {
   const auto errors = errors_of_ranks(3, [](ProcessGroup& group) {

@@ -18,6 +18,7 @@
 using namespace ddp;
 using namespace std::chrono_literals;
 using Catch::Matchers::Contains;
+using test::error_of;
 using test::expect;
 
 namespace {
@@ -58,6 +59,18 @@ TEST_CASE("a typical step is one that reduces, if any does", "[history]") {
       history.add(step_at(Clock::now(), pass, 4, pass % 10 == 9));
     }
     expect(history.typical() == 19, "the median of 9, 19, 29");
+  });
+}
+
+TEST_CASE("a history refuses the step of another engine", "[history]") {
+  test::run_groups(Backend::kShm, 2, [](ProcessGroup& group) {
+    StepHistory history(group, layout_of(4));
+    for (const std::size_t buckets : {3, 200}) {
+      const std::string error =
+          error_of([&] { history.add(step_at(Clock::now(), 0, buckets, true)); });
+      expect(error.find("but the layout has 4: it is a step of another engine") != error.npos,
+             error);
+    }
   });
 }
 

@@ -87,6 +87,7 @@ void ControlVector::add_metric(std::size_t slot, double value, double weight) {
 
 void ControlVector::add_metric(std::size_t slot, const Buffer& value, double weight) {
   use_slot(slot, weight);
+  if (weight == 0) return;
   const bool is_taken = own().metric(slot).weight != 0;
   const bool fits = value.count == 1 && value.data != nullptr && value.device == group_.device();
   if (!fits || is_taken) {
@@ -95,7 +96,6 @@ void ControlVector::add_metric(std::size_t slot, const Buffer& value, double wei
                                 to_string(group_.device()) +
                                 " that is the metric's only value in this pass");
   }
-  if (weight == 0) return;
   device_values_[slot] = value;
   has_device_values_ = true;
   own().set_metric_weight(slot, weight);

@@ -54,7 +54,8 @@ enum class BufferSync : std::uint8_t {
 };
 
 // What to do about infinite or NaN gradients. The reduced gradients are checked; on CUDA the host
-// waits for the result in each step.
+// waits for the result in each step. All ranks decide alike because they have the same sums; a hook
+// that leaves ranks with different gradients needs kIgnore.
 enum class NonFinite : std::uint8_t {
   kIgnore,  // gradients are not checked
   kSkip,    // should_step() is false on all ranks
@@ -125,7 +126,7 @@ struct StepOptions {
   // not at all: likewise a MismatchError. 0 is not compared.
   std::uint32_t plan_fingerprint = 0;
   // False if this rank's data have run out. It then goes on with empty batches until all ranks'
-  // data have run out; see is_over().
+  // data have run out; see is_over(). A rank with samples is active, also with its last ones.
   bool is_active = true;
   bool asks_to_stop = false;  // see stop_requested() and SignalGuard
   double data_seconds = 0;    // this rank's wait for its batch; for the report

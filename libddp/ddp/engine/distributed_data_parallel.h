@@ -146,6 +146,7 @@ class DistributedDataParallel {
   // bucket, so the host does not wait for the loss, and must stay as it is until wait() of this
   // pass. At most once for each slot and pass, and not together with host values: a second value,
   // and one that is not one element of memory on the group's device, throw std::invalid_argument.
+  // With weight 0 there need not be a value, as for the loss of an empty batch.
   void record_metric(std::size_t slot, const Buffer& value, SampleCount weight);
 
   // Takes part in vote `slot` (< kMaxVotes) of all ranks; a rank is in favour if one of its calls
@@ -190,7 +191,8 @@ class DistributedDataParallel {
   [[nodiscard]] StepSummary summary();
 
   // The sum over all steps since the last call, or since construction; for the mean loss of an
-  // epoch, for example. Blocks as summary() does.
+  // epoch, for example. Steps that are skipped count, too, so that a NaN stays. Blocks as summary()
+  // does.
   [[nodiscard]] StepSummary take_totals();
 
   // The times of the step that wait() ended last. Call it before the next begin_step(). On CUDA

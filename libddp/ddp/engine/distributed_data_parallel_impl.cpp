@@ -18,9 +18,9 @@
 namespace ddp {
 namespace {
 
-[[noreturn]] void refuse_call(const std::string& what) {
+[[noreturn]] void refuse_call(const std::string& what, const std::string& remark = "") {
   throw std::logic_error("[ddp] " + what +
-                         ": a step is begin_step, mark_ready for each gradient, wait");
+                         ": a step is begin_step, mark_ready for each gradient, wait" + remark);
 }
 
 std::vector<GradientSpec> gradient_specs(const std::vector<Parameter>& parameters) {
@@ -97,9 +97,8 @@ DistributedDataParallel::Impl::Impl(std::shared_ptr<ProcessGroup> group,
   }
 }
 
-// A rank that leaves within a pass is in no step any more.
 DistributedDataParallel::Impl::~Impl() {
-  if (state_ != State::kIdle && !alone_) group_->recorder().end_step();
+  if (state_ != State::kIdle && !alone_) group_->recorder().leave_step();
   const bool is_held = state_ == State::kIdle && !passes_.reduces();
   if (!is_held || group_->rank() != 0 || std::uncaught_exceptions() > 0) return;
   logging::warning(passes_.is_guarded()
@@ -140,11 +139,21 @@ void DistributedDataParallel::Impl::warn_of_endless_guard() const {
 }
 
 double DistributedDataParallel::Impl::begin_step(const StepOptions& step) {
-  if (state_ != State::kIdle) refuse_call("begin_step was called before wait");
+  if (alone_) check_not_solo(group_->state(), "begin_step");  // else a collective throws
+  if (state_ != State::kIdle) {
+    refuse_call("begin_step was called before wait",
+                "; an engine whose step was left by an exception can only be destroyed");
+  }
   if (!(step.samples >= 0 && std::isfinite(step.samples))) {
     throw std::invalid_argument("[ddp] begin_step: the number of samples is " +
                                 std::to_string(step.samples) +
                                 ", but it must be finite and not negative");
+  }
+  if (!step.is_active && step.samples > 0) {
+    throw std::invalid_argument("[ddp] begin_step: is_active = false says that the data of " +
+                                group_->state().names.rank(group_->rank()) +
+                                " ran out before this step; samples, which is 1 by default, must "
+                                "then be 0");
   }
   if (!(step.data_seconds >= 0 && std::isfinite(step.data_seconds))) {
     throw std::invalid_argument("[ddp] begin_step: data_seconds is " +
@@ -277,8 +286,11 @@ void DistributedDataParallel::Impl::check_open(const char* call) const {
 
 void DistributedDataParallel::Impl::refuse_unreduced() const {
   throw std::logic_error("[ddp] " + group_->state().names.rank(group_->rank()) +
-                         ": the gradients are not reduced; the last backward pass of a step must "
-                         "be outside no_sync()");
+                         (passes_.is_guarded()
+                              ? ": the gradients are not reduced; the last backward pass of a step "
+                                "must be outside no_sync()"
+                              : ": the gradients are not reduced; accumulate() announced further "
+                                "backward passes for this step"));
 }
 
 void DistributedDataParallel::Impl::refuse_in_pass(const char* call) {
@@ -301,6 +313,7 @@ void DistributedDataParallel::Impl::open_step() {
   ++step_;
   if (finite_) finite_->begin_step(stream_);
   own_ = {.is_active = false};
+  const ScopedIssuer issued(*group_, reducer_.issuer());
   if (replicas_) own_.fingerprint = replicas_->begin_step(step_, stream_);
   if (same_data_) own_.gradient_fingerprint = same_data_->fingerprint();
   own_.times = accounts_.begin_step(step_, control_.arrived_ledger());
@@ -341,6 +354,7 @@ void DistributedDataParallel::Impl::log_warnings(const ControlLedger& ledger) {
 }
 
 void DistributedDataParallel::Impl::reduce(Stream stream) {
+  const ScopedIssuer issued(*group_, reducer_.issuer());  // of what checks exchange
   if (reducer_.is_held()) callers_.copy_in_held(stream);
   reducer_.end_backward(stream);
   reducer_.wait(stream);
@@ -348,7 +362,7 @@ void DistributedDataParallel::Impl::reduce(Stream stream) {
   if (same_data_) same_data_->end_step(stream);
   finish_control(stream);
   if (alone_ && step_samples_ == 0) warnings_.look(control_.arrived_ledger(), steps_before_);
-  if (replicas_) replicas_->end_step(stream);
+  if (replicas_) replicas_->end_step(stream, step_samples_ > 0);
   if (factor_.divides() && !options_.fold_scale) average(stream);
   const bool is_finite = !finite_ || finite_->check(number_of_step(), stream);
   if (!is_finite) ++statistics_.skipped_steps;

@@ -24,8 +24,10 @@ struct GradientBucket {
   bool is_last = false;
 };
 
-// Turns each bucket into the sum over ranks, or a substitute for it. Calls come from one thread, in
-// the same order on all ranks, and only if there is more than one rank.
+// Turns each bucket into the sum over ranks, or a substitute for it. If that is not the same on all
+// ranks, as with steps that reduce nothing, DdpOptions::non_finite must be kIgnore and
+// fingerprint_every 0, since ranks would decide or be found different. Calls come from one thread,
+// in the same order on all ranks, and only if there is more than one rank.
 class GradientHook {
  public:
   virtual ~GradientHook() = default;

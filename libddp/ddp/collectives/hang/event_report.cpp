@@ -51,6 +51,8 @@ std::string_view verb_of(What what) {
       return "the step begins";
     case What::kStepEnded:
       return "the step ends";
+    case What::kStepLeft:
+      return "the step is left in the middle";
     case What::kReady:
       return "ready";
   }

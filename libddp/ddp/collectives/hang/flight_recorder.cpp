@@ -76,11 +76,18 @@ void FlightRecorder::begin_step(std::uint64_t step) {
   by_caller_.push({.time = Clock::now(), .step = step, .what = What::kStepBegun});
 }
 
-void FlightRecorder::end_step() {
+void FlightRecorder::end_step() { close_pass(What::kStepEnded); }
+
+void FlightRecorder::leave_step() {
+  left_step_.store(step(), std::memory_order_relaxed);
+  close_pass(What::kStepLeft);
+}
+
+void FlightRecorder::close_pass(What how) {
   if (by_caller_.capacity() == 0) return;
   const std::uint64_t open = open_passes_.load(std::memory_order_relaxed);
   if (open > 0) open_passes_.store(open - 1, std::memory_order_relaxed);
-  by_caller_.push({.time = Clock::now(), .step = step(), .what = What::kStepEnded});
+  by_caller_.push({.time = Clock::now(), .step = step(), .what = how});
 }
 
 void FlightRecorder::bucket_ready(Label bucket) {
@@ -101,12 +108,14 @@ std::vector<Event> FlightRecorder::events() const {
 }
 
 FlightRecorder::Position FlightRecorder::position() const {
-  return {.step = step(),
+  const std::uint64_t step = this->step();
+  return {.step = step,
           .begun_steps = begun_steps_.load(std::memory_order_relaxed),
           .collectives = collectives_.load(std::memory_order_relaxed),
           .submitted = submitted_.load(std::memory_order_acquire),
           .done = done_.load(std::memory_order_acquire),
           .is_in_step = open_passes_.load(std::memory_order_relaxed) > 0,
+          .has_left_step = step > 0 && left_step_.load(std::memory_order_relaxed) == step,
           .is_inside = inside_.load(std::memory_order_relaxed) > 0};
 }
 

@@ -41,7 +41,8 @@ class FlightRecorder {
     kBroken,
     kStepBegun,
     kStepEnded,
-    kReady  // a bucket is full; it is submitted when its turn comes
+    kStepLeft,  // by an exception, or because the engine was destroyed
+    kReady      // a bucket is full; it is submitted when its turn comes
   };
 
   using Label = OperationLabels::Label;
@@ -66,7 +67,8 @@ class FlightRecorder {
     std::uint64_t submitted = 0;    // number of the last operation submitted
     std::uint64_t done = 0;         // number of the last operation done
     bool is_in_step = false;
-    bool is_inside = false;  // a thread is in a library call that may block
+    bool has_left_step = false;  // the last step was left in the middle
+    bool is_inside = false;      // a thread is in a library call that may block
   };
 
   // The oldest operation that is not done, with all of its batch.
@@ -101,6 +103,8 @@ class FlightRecorder {
   // The passes of a step have the same number. Passes of several engines may overlap.
   void begin_step(std::uint64_t step);
   void end_step();
+  // In place of end_step(), if the pass will never end.
+  void leave_step();
   void bucket_ready(Label bucket);
 
   // The texts of the events' labels.
@@ -141,6 +145,7 @@ class FlightRecorder {
  private:
   using Ring = SingleWriterRing<Event>;
 
+  void close_pass(What how);
   [[nodiscard]] std::uint64_t step() const { return step_.load(std::memory_order_relaxed); }
 
   // Grouped by cache lines: read by both threads, written by the caller, written by the backend,
@@ -149,6 +154,7 @@ class FlightRecorder {
   std::atomic<std::uint64_t> step_ = 0;
   std::atomic<std::uint64_t> begun_steps_ = 0;
   std::atomic<std::uint64_t> open_passes_ = 0;  // several engines may share a group
+  std::atomic<std::uint64_t> left_step_ = 0;    // the last that was left in the middle
   alignas(64) Ring by_caller_;
   std::atomic<int> inside_ = 0;
   std::atomic<std::uint64_t> collectives_ = 0;

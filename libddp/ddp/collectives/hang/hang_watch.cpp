@@ -151,6 +151,7 @@ void HangWatch::publish(const std::vector<Group>& groups) {
   progress_.is_inside = false;
   progress_.step = 0;
   progress_.is_in_step = false;
+  progress_.has_left_step = false;
   progress_.groups.clear();
   for (const Group& group : groups) {
     progress_.groups.push_back({group.name, group.position.collectives,
@@ -159,6 +160,7 @@ void HangWatch::publish(const std::vector<Group>& groups) {
     if (group.position.step < progress_.step) continue;
     progress_.step = group.position.step;
     progress_.is_in_step = group.position.is_in_step;
+    progress_.has_left_step = group.position.has_left_step;
   }
   store_->set(progress_key(progress_.who.rank), serialize(progress_));
 }

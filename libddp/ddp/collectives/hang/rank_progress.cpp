@@ -16,7 +16,7 @@ const GroupProgress* RankProgress::find(const std::string& group) const {
 std::string serialize(const RankProgress& progress) {
   FieldWriter fields;
   fields << progress.who << progress.heartbeat << progress.time_ms << progress.step
-         << progress.is_in_step << progress.is_inside;
+         << progress.is_in_step << progress.has_left_step << progress.is_inside;
   for (const GroupProgress& group : progress.groups) {
     fields << group.collectives << group.name << group.waits_for;
   }
@@ -27,7 +27,7 @@ RankProgress parse_rank_progress(const std::string& text) {
   FieldReader fields(text);
   RankProgress progress;
   fields >> progress.who >> progress.heartbeat >> progress.time_ms >> progress.step >>
-      progress.is_in_step >> progress.is_inside;
+      progress.is_in_step >> progress.has_left_step >> progress.is_inside;
   while (fields && fields.has_more()) {
     GroupProgress& group = progress.groups.emplace_back();
     fields >> group.collectives >> group.name >> group.waits_for;
@@ -42,8 +42,10 @@ RankProgress parse_rank_progress(const std::string& text) {
 std::string last_seen(const RankProgress& progress) {
   std::string text = "last seen ";
   if (progress.step > 0) {
-    text += (progress.is_in_step ? "in step " : "after step ") + std::to_string(progress.step);
-    text += ", ";
+    text += progress.is_in_step      ? "in step "
+            : progress.has_left_step ? "after it left the middle of step "
+                                     : "after step ";
+    text += std::to_string(progress.step) + ", ";
   }
   text += progress.is_inside ? "inside the library" : "outside the library";
   for (const GroupProgress& group : progress.groups) {

@@ -2,7 +2,8 @@
 //
 // What a rank publishes about itself, about once a second and in one value of the store:
 //
-//   progress := identity  heartbeat LF time LF step LF is_in_step LF is_inside LF  group*
+//   progress := identity  heartbeat LF time LF step LF is_in_step LF has_left_step LF is_inside LF
+//               group*
 //   group    := collectives LF name LF waits_for LF
 #pragma once
 
@@ -26,7 +27,8 @@ struct RankProgress {
   std::int64_t time_ms = 0;  // when this was published, by the host's clock since 1970
   std::uint64_t step = 0;    // 0: none has begun
   bool is_in_step = false;
-  bool is_inside = false;  // the library
+  bool has_left_step = false;  // in the middle
+  bool is_inside = false;      // the library
   std::vector<GroupProgress> groups = {};
 
   // Null if the rank is not, or no longer, in that group.

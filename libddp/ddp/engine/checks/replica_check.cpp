@@ -72,7 +72,9 @@ void ReplicaCheck::look_at_first_step() {
       taken_in_ - 1, taken_in_));
 }
 
-void ReplicaCheck::end_step(Stream consumer) {
+void ReplicaCheck::end_step(Stream consumer, bool has_samples) {
+  const bool is_first = taken_in_ == steps_before_ + 1;
+  if (is_first && !has_samples) looks_at_first_step_ = false;  // it may change nothing
   if (std::exchange(is_reading_, false)) fingerprints_.make_wait(consumer);
   if (!group_.device().is_cuda()) check();
 }

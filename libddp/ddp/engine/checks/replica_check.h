@@ -49,8 +49,8 @@ class ReplicaCheck {
   [[nodiscard]] std::uint64_t begin_step(std::uint64_t step, Stream stream);
   // The control vector of the step has been waited for. Orders `consumer`, on which the parameters
   // are about to change, behind the kernels that read them for the fingerprints. Those may run on
-  // another stream, as they do in the first step.
-  void end_step(Stream consumer);
+  // another stream, as they do in the first step. `has_samples`: this rank had some in the step.
+  void end_step(Stream consumer, bool has_samples);
 
  private:
   // True if the fingerprints are taken in this step.

@@ -3,6 +3,8 @@
 
 #include <chrono>
 #include <optional>
+#include <stdexcept>
+#include <string>
 
 #include "ddp/collectives/host_collectives.h"
 
@@ -73,6 +75,12 @@ StepHistory::StepHistory(ProcessGroup& group, const BucketLayout& layout) : grou
 }
 
 void StepHistory::add(const RankStep& own) {
+  if (own.engine.buckets.size() != bucket_bytes_.size()) {
+    throw std::invalid_argument(
+        "[ddp] StepHistory::add: the step has " + std::to_string(own.engine.buckets.size()) +
+        " buckets, but the layout has " + std::to_string(bucket_bytes_.size()) +
+        ": it is a step of another engine");
+  }
   encode(own, Row(rows_).subspan(added_++ % capacity_ * width_, width_));
 }
 

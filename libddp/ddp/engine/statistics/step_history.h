@@ -25,7 +25,8 @@ class StepHistory {
   // Collective. `layout` is the layout of the engine whose steps are added.
   StepHistory(ProcessGroup& group, const BucketLayout& layout);
 
-  // Ignores own.rank. Does not allocate.
+  // Ignores own.rank. Does not allocate. Throws std::invalid_argument if the step has another
+  // number of buckets than the layout, such as that of another engine.
   void add(const RankStep& own);
 
   // On rank 0, calls `visit` once for each kept step, the oldest first, with that step of all
