@@ -36,8 +36,9 @@ std::size_t context_of(const Safetensors& weights) {
   if (positions == weights.tensors.end()) {
     throw std::invalid_argument("the weights have no \"wpe.weight\": are they those of a GPT?");
   }
-  if (positions->shape.size() != 2) {
-    throw std::invalid_argument("\"wpe.weight\" is no matrix: are these the weights of a GPT?");
+  if (positions->shape.size() != 2 || positions->shape[0] == 0) {
+    throw std::invalid_argument(
+        "\"wpe.weight\" is no matrix with rows: are these the weights of a GPT?");
   }
   return static_cast<std::size_t>(positions->shape[0]);
 }

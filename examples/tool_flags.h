@@ -25,7 +25,7 @@ template <class T>
 
 // For a tool with few flags, one of them --help: prints the help and returns nothing if that is
 // asked for. Throws std::invalid_argument if a flag is unknown or wrong, if one of `needed` is
-// missing, or if there are other arguments.
+// missing or empty, as from an unset variable in a script, or if there are other arguments.
 [[nodiscard]] inline std::optional<cxxopts::ParseResult> parse_flags(
     cxxopts::Options& flags, int argc, char** argv, std::initializer_list<const char*> needed) try {
   cxxopts::ParseResult parsed = flags.parse(argc, argv);
@@ -34,8 +34,11 @@ template <class T>
     return std::nullopt;
   }
   for (const char* flag : needed) {
-    if (parsed.count(flag) > 0) continue;
-    throw std::invalid_argument("--" + std::string(flag) + " is missing (--help lists the flags)");
+    const bool is_there = parsed.count(flag) > 0;
+    if (is_there && !parsed[flag].as<std::string>().empty()) continue;
+    throw std::invalid_argument("--" + std::string(flag) +
+                                (is_there ? " is empty" : " is missing") +
+                                " (--help lists the flags)");
   }
   if (parsed.unmatched().empty()) return parsed;
   throw std::invalid_argument("unexpected argument \"" + parsed.unmatched().front() +

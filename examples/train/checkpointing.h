@@ -22,9 +22,8 @@ struct CheckpointOptions {
   std::int64_t every = 0;           // steps between those inside an epoch; 0: there are none
   int keep = 3;                     // 0: all
 
-  [[nodiscard]] bool any() const {
-    return !directory.empty() || (resume != "auto" && resume != "none");
-  }
+  [[nodiscard]] bool resumes_file() const { return resume != "auto" && resume != "none"; }
+  [[nodiscard]] bool any() const { return !directory.empty() || resumes_file(); }
 };
 
 // A job's checkpoints. Only rank 0 reads and writes files, so nodes need not share a disk.

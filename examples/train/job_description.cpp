@@ -35,11 +35,14 @@ void check_essentials(const JobDescription& here, const ddp::SafetensorsMetadata
 }
 
 std::string changed_settings(const JobDescription& here, const ddp::SafetensorsMetadata& there) {
+  const bool keeps_rate = here.settings.at("lr_schedule") == kPlateau;
   std::string changes;
   for (const auto& [key, value] : here.settings) {
     const auto found = there.find(key);
     if (found == there.end() || found->second == value) continue;
-    changes += fmt::format("; {} was {} and is {}", key, found->second, value);
+    changes += key == "lr" && keeps_rate
+                   ? fmt::format("; --lr {} is not used: --lr-schedule plateau goes on", value)
+                   : fmt::format("; {} was {} and is {}", key, found->second, value);
   }
   return changes;
 }

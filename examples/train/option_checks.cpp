@@ -103,6 +103,9 @@ void check(const Options& options) {
   ddp::nn::check_model_name(options.model);
   check(options.dataset, options.model);
   require(!options.is_init_partial || !options.init.empty(), "--init-partial needs --init");
+  require(options.init.empty() || !options.checkpoints.resumes_file(),
+          "--init is for a new training, and --resume " + options.checkpoints.resume +
+              " goes on with another");
   check_duration(options);
   check(options.optimizer);
   check_schedule(options);

@@ -135,7 +135,9 @@ void Trainer::announce() {
   journal_->say(fmt::format("{}, {} training samples", job_name(), task_->train_set().size()));
   if (!resumed_ && !learner_.init_remark().empty()) journal_->say(learner_.init_remark());
   if (!resumed_) return;
-  journal_->say(checkpoints_->remark());
+  journal_->say(
+      checkpoints_->remark() +
+      (options_.init.empty() ? "" : "; --init " + options_.init.string() + " is not used"));
   journal_->resumed(*resumed_);
 }
 

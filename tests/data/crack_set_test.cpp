@@ -55,6 +55,12 @@ TEST_CASE("make_crack_set refuses what it does not know", "[data][cracks]") {
   CHECK_FALSE(std::filesystem::exists(directory / "set"));
 }
 
+TEST_CASE("make_crack_set refuses a folder without a name", "[data][cracks]") {
+  ChildProcess program({DDP_MAKE_CRACK_SET_PATH, "--out", "", "--count", "1"});
+  CHECK(program.wait() == 2);
+  CHECK(program.err() == "make_crack_set: --out is empty (--help lists the flags)\n");
+}
+
 TEST_CASE("make_crack_set does not mix two sets", "[data][cracks]") {
   const TemporaryDirectory directory;
   make_set(directory, "1");

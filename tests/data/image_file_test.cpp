@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "ddp/data/image_file.h"
 
+#include <sys/resource.h>
 #include <sys/stat.h>
 
 #include <catch2/catch.hpp>
@@ -99,6 +100,15 @@ int largest_difference(const Pixels& a, const Pixels& b) {
   return largest;
 }
 
+// A PNG with a text of `size` bytes that says to have `announced` bytes. It follows the signature
+// and IHDR. Its checksum is wrong, which readers ignore.
+std::string with_text(const std::string& png, std::size_t size, std::size_t announced) {
+  std::string length;
+  for (const int shift : {24, 16, 8, 0}) length += static_cast<char>(announced >> shift);
+  return png.substr(0, 33) + length + "tEXt" + std::string(size, 'x') + std::string(4, 0) +
+         png.substr(33);
+}
+
 // Changes the size in a JPEG. It follows the marker SOF0 (two bytes), a length (two) and the
 // precision (one).
 std::string with_jpeg_size(std::string bytes, char high, char low) {
@@ -181,6 +191,55 @@ TEST_CASE("a JPEG's size is found behind long metadata", "[data][image_file]") {
   const std::string comment = "\xff\xfe\xff\xff" + std::string(0xffff - 2, 'x');
   write_bytes(file.path(), bytes.substr(0, 2) + comment + comment + bytes.substr(2));
   CHECK(ddp::read_image_size(file.path()) == ImageSize{9, 5});
+}
+
+TEST_CASE("a PNG's size is found before long metadata", "[data][image_file]") {
+  const File file;
+  write_bytes(file.path(), with_text(png_of({kGrey, 8}, {1, 2}, {{5, 6}}), 70000, 70000));
+  CHECK(ddp::read_image_size(file.path()) == ImageSize{1, 2});
+  CHECK(read_image(file.path(), 1).pixels == Pixels{5, 6});
+}
+
+TEST_CASE("metadata that a PNG only announces takes no memory", "[data][image_file]") {
+  const auto largest_use = [] {
+    rusage usage{};
+    ::getrusage(RUSAGE_SELF, &usage);
+    return usage.ru_maxrss;  // KiB
+  };
+  const File file;
+  const auto before = largest_use();
+  const std::string png = png_of({kGrey, 8}, {1, 2}, {{5, 6}});
+  CHECK_THAT(file.error(with_text(png, 10, std::size_t{1} << 30)), Contains("the file ends early"));
+  CHECK(largest_use() - before < 256 << 10);
+}
+
+TEST_CASE("a PNG without a size is an error", "[data][image_file]") {
+  const File file;
+  const std::string png = png_of({kGrey, 8}, {1, 2}, {{5, 6}});
+  const auto size_error = [&](const std::string& bytes) {
+    write_bytes(file.path(), bytes);
+    return error_of([&] { (void)ddp::read_image_size(file.path()); });
+  };
+  for (const std::size_t size : {8, 20, 23}) {
+    CHECK_THAT(size_error(png.substr(0, size)), Contains("the file ends early"));
+  }
+  std::string other = png;
+  other[12] = 'X';  // of "IHDR"
+  CHECK_THAT(size_error(other), Contains("does not begin with its header"));
+  std::string empty = png;
+  empty[23] = 0;  // the height
+  CHECK_THAT(size_error(empty), Contains("says that it has 0 x 2 pixels"));
+}
+
+TEST_CASE("a JPEG may say anything about its spectrum where there is only one scan",
+          "[data][image_file]") {
+  const File file;
+  const std::string bytes = jpeg_of(gradient({8, 8}, 3));
+  std::string odd = bytes;
+  const std::size_t scan = odd.find("\xff\xda");  // its parameters end 12 bytes later
+  REQUIRE(scan != std::string::npos);
+  odd[scan + 12] = 0;
+  CHECK(file.decoded(odd, 3).pixels == file.decoded(bytes, 3).pixels);
 }
 
 TEST_CASE("of a huge file that is no image only the beginning is read", "[data][image_file]") {

@@ -88,6 +88,10 @@ TEST_CASE("a plateau schedule resumes with its state", "[resume]") {
   CHECK_THAT(training.run(flags + Arguments{"--max-steps", "50"}), lowered("1e-07"));
   CHECK_THAT(training.run(flags), lowered("1e-08") && !lowered("1e-07"));
   CHECK(training.parameters() == unbroken.parameters());
+  Arguments other_rate = flags;
+  std::ranges::replace(other_rate, "1e-6", "0.5");
+  CHECK_THAT(training.run(other_rate),
+             Contains("; --lr 0.5 is not used: --lr-schedule plateau goes on\n"));
   training.check_refused(
       {"--data-dir", set.path()},
       "it was trained with --lr-schedule plateau, and --lr-schedule constant is");
@@ -249,6 +253,14 @@ TEST_CASE("a named checkpoint becomes the newest", "[resume]") {
   CHECK(other.latest() == training.latest());
   training.check_refused({"--resume", other.file("c/model_epoch_0_step_10.safetensors")},
                          "already has checkpoints of another job");
+}
+
+TEST_CASE("a job that resumes says that it does not use --init", "[resume]") {
+  ResumableJob training(1);
+  CHECK_THAT(training.run({"--max-steps", "5"}), !Contains("--init"));
+  const std::string weights = training.file("model");
+  CHECK_THAT(training.run({"--max-steps", "6", "--init", weights}),
+             Contains("resumed from ") && Contains("; --init " + weights + " is not used\n"));
 }
 
 TEST_CASE("a checkpoint of another job is refused by file and reason", "[resume]") {

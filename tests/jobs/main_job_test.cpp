@@ -429,6 +429,8 @@ TEST_CASE("bad input is refused in one line", "[main]") {
   check_refused(train_command(2, {"--epochs", "1000", "--log-dir", "/dev/null/runs"}),
                 "/dev/null/runs: cannot make the directory");
   check_refused(train_command(1, {"--init-partial"}), "--init-partial needs --init");
+  check_refused(train_command(1, {"--init", "w", "--resume", "c"}),
+                "--init is for a new training, and --resume c goes on with another");
   check_refused(train_command(1, {"--save", "--epochs", "3"}), "--save needs a value");
   check_refused(train_command(1, {"--checkpoint-dir="}), "--checkpoint-dir needs a value");
   check_refused(train_command(1, {"--momentum", "-1"}),

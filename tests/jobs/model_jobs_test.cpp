@@ -296,7 +296,12 @@ TEST_CASE("generate refuses what it cannot use, and says what that is", "[models
   float number = 1;
   const ddp::NamedBuffer scalar{"wpe.weight", {}, ddp::buffer_of(std::span(&number, 1))};
   ddp::save_safetensors(file, std::span(&scalar, 1));
-  CHECK(refusal({}) == "generate: \"wpe.weight\" is no matrix: are these the weights of a GPT?\n");
+  const std::string no_positions =
+      "generate: \"wpe.weight\" is no matrix with rows: are these the weights of a GPT?\n";
+  CHECK(refusal({}) == no_positions);
+  const ddp::NamedBuffer empty{"wpe.weight", {0, 48}, ddp::buffer_of(std::span(&number, 0))};
+  ddp::save_safetensors(file, std::span(&empty, 1));
+  CHECK(refusal({}) == no_positions);
   CHECK(refusal({"--model", "lenet5"}) ==
         "generate: --model lenet5 is no language model, as the gpt models are\n");
   CHECK(refusal({"--prompt", "In", "the", "beginning"}) ==

@@ -72,7 +72,7 @@ class Decompressor {
   // warnings are the exceptions.
   static bool is_harmless(int code) {
     return code == JWRN_EXTRANEOUS_DATA || code == JWRN_JFIF_MAJOR || code == JWRN_ADOBE_XFORM ||
-           code == JWRN_BOGUS_ICC;
+           code == JWRN_BOGUS_ICC || code == JWRN_NOT_SEQUENTIAL;
   }
 
   LongjmpGuard guard_;

@@ -8,6 +8,8 @@
 #include <csetjmp>
 #include <cstdio>
 #include <new>
+#include <stdexcept>
+#include <string_view>
 
 #include "ddp/data/image_codecs.h"
 #include "ddp/data/longjmp_guard.h"
@@ -22,6 +24,8 @@ namespace {
 }
 
 void ignore(png_structp, png_const_charp) {}
+
+constexpr const char* kEndsEarly = "the file ends early";
 
 // A reader and its error handler. Not movable, since libpng keeps pointers into it.
 class Reader {
@@ -40,6 +44,8 @@ class Reader {
     if (info_ == nullptr) throw std::bad_alloc();
     run_guarded(guard_, [&] {
       png_set_read_fn(png_, &rest_, read);
+      // Skips texts, profiles and the like. libpng would allocate what a text says to be long.
+      png_set_keep_unknown_chunks(png_, PNG_HANDLE_CHUNK_NEVER, nullptr, -1);
       png_read_info(png_, info_);
     });
     const ImageSize size{png_get_image_height(png_, info_), png_get_image_width(png_, info_)};
@@ -70,7 +76,7 @@ class Reader {
  private:
   static void read(png_structp png, png_bytep out, std::size_t size) {
     auto& rest = *static_cast<Bytes*>(png_get_io_ptr(png));
-    if (rest.size() < size) png_error(png, "the file ends early");
+    if (rest.size() < size) png_error(png, kEndsEarly);
     std::copy_n(rest.begin(), size, out);
     rest = rest.subspan(size);
   }
@@ -153,7 +159,23 @@ Image color_as_grey(const Image& color) {
 
 }  // namespace
 
-ImageSize png_size(Bytes file) { return Reader(file).read_header(); }
+// A PNG begins with its signature and the chunk IHDR: its length (4 bytes), its name (4), width and
+// height. libpng would read everything before the pixels.
+ImageSize png_size(Bytes file) {
+  constexpr std::string_view kName = "IHDR";
+  constexpr std::size_t kNameAt = 12;
+  if (file.size() < kNameAt + 12) throw std::runtime_error(kEndsEarly);
+  if (!std::equal(kName.begin(), kName.end(), file.begin() + kNameAt)) {
+    throw std::runtime_error("does not begin with its header");
+  }
+  const std::uint8_t* width = file.data() + kNameAt + kName.size();
+  const ImageSize size{png_get_uint_32(width + 4), png_get_uint_32(width)};
+  if (size.height == 0 || size.width == 0) {
+    throw std::runtime_error("says that it has " + to_string(size) + " pixels");
+  }
+  check_size(size);
+  return size;
+}
 
 Image decode_png(Bytes file, std::int64_t channels) {
   Reader png(file);
