@@ -163,6 +163,26 @@ TEST_CASE("a step that was left in the middle is told from one that ended", "[re
   CHECK_FALSE(recorder.position().has_left_step);
 }
 
+TEST_CASE("a label is known by its hash on a rank that numbers it differently", "[recorder]") {
+  OperationLabels here, there;
+  (void)there.add("another");
+  const std::uint16_t hash = OperationLabels::hash_of(there.add("bucket 4: layer3.*"));
+  CHECK(here.text_of_hash(hash).empty());
+  (void)here.add("bucket 4: layer3.*");
+  CHECK(here.text_of_hash(hash) == "bucket 4: layer3.*");
+  CHECK(here.text_of_hash(0).empty());
+  // With so many texts, two have the same hash.
+  for (int i = 0; i < 2000; ++i) (void)here.add("bucket " + std::to_string(i));
+  int ambiguous = 0;
+  for (int i = 0; i < 2000; ++i) {
+    const std::string text = "bucket " + std::to_string(i);
+    const std::string found = here.text_of_hash(OperationLabels::hash_of(here.add(text)));
+    CHECK((found == text || found.empty()));
+    ambiguous += found.empty() ? 1 : 0;
+  }
+  CHECK((ambiguous > 0 && ambiguous < 200));
+}
+
 TEST_CASE("the operations of a batch are pending together", "[recorder]") {
   FlightRecorder recorder;
   recorder.submitted(1, all_reduce(1));

@@ -95,6 +95,36 @@ TEST_CASE("different collectives are an error on every rank that quotes both", "
   }
 }
 
+TEST_CASE("an error of different collectives says what each was for, as far as both ranks know it",
+          "[collectives]") {
+  for (const bool know_both : {false, true}) {
+    test::run_on_all_backends(2, [&](ProcessGroup& group) {
+      const auto label = [&](const std::string& text) { const ScopedLabel known(group, text); };
+      label("rank " + std::to_string(group.rank()));  // ranks number their texts differently
+      if (know_both || group.rank() == 0) label("validation");
+      label("the mean loss");
+      std::vector<float> values(8);
+      const std::string error = error_of([&] {
+        const ScopedLabel purpose(group, group.rank() == 0 ? "validation" : "the mean loss");
+        if (group.rank() == 0) group.all_reduce(buffer_of(values)).wait();
+        if (group.rank() == 1) group.broadcast(buffer_of(values), 0).wait();
+      });
+      expect(error.find("broadcast(float32[8], root 0) (the mean loss)") != error.npos, error);
+      if (!know_both) return;
+      expect(error.find("all_reduce(float32[8], sum) (validation), rank 1") != error.npos, error);
+    });
+  }
+}
+
+TEST_CASE("operations with different labels are the same operation", "[collectives]") {
+  test::run_on_all_backends(2, [](ProcessGroup& group) {
+    const ScopedLabel purpose(group, "rank " + std::to_string(group.rank()));
+    std::vector<float> values(300000, 1);
+    group.all_reduce(buffer_of(values)).wait();
+    expect(values.back() == 2, "the sum");
+  });
+}
+
 TEST_CASE("a collective against a send or recv is an error that quotes both", "[collectives]") {
   const Backend backend = GENERATE(from_range(test::backends()));
   CAPTURE(to_string(backend));

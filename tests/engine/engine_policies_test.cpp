@@ -266,6 +266,21 @@ TEST_CASE("an optimizer that asks too early is told what holds back the reductio
   });
 }
 
+TEST_CASE("ranks that do not broadcast their buffers alike are told that it is these",
+          "[engine][buffers]") {
+  const auto errors = errors_of_ranks(2, [](ProcessGroup& group) {
+    std::vector<float> mean(3);
+    Trainee trainee(group, {.buffers = {{"mean", buffer_of(mean)}}});
+    trainee.step(1);
+    if (group.rank() == 1) trainee.ddp.broadcast_buffers();
+    trainee.step(1);
+  });
+  for (const std::string& error : errors) {
+    CHECK_THAT(error, Catch::Contains("sum) (control vector), rank 1 called #") &&
+                          Catch::Contains("root 0) (buffers of a model)"));
+  }
+}
+
 TEST_CASE("a loop inside a no_sync() guard is warned of once", "[engine][accumulation]") {
   const test::StderrCapture captured;
   test::run_groups(Backend::kShm, 2, [](ProcessGroup& group) {

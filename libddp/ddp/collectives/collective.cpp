@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include "ddp/collectives/collective.h"
 
+#include "ddp/collectives/hang/operation_labels.h"
+
 namespace ddp {
 namespace {
 
@@ -77,8 +79,9 @@ CollectiveSignature signature_of(const Collective& collective, std::uint64_t seq
   signature.count = output_is_share ? collective.output.count : collective.input.count;
   if (output_is_share) signature.dtype = collective.output.dtype;
   if (is_reduction(collective.kind)) signature.op = collective.op;
-  if (is_rooted(collective.kind)) signature.root = collective.peer;
+  if (is_rooted(collective.kind)) signature.root = static_cast<std::uint16_t>(collective.peer);
   signature.issuer = collective.issuer;
+  signature.label = OperationLabels::hash_of(collective.label);
   return signature;
 }
 

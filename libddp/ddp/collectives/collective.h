@@ -45,6 +45,7 @@ struct Collective {
   Timeout timeout{};          // how long the operation waits for other ranks
   std::uint64_t part_of = 0;  // see ScopedPart
   std::uint8_t issuer = 0;    // see ScopedIssuer
+  std::uint32_t label = 0;    // what it is for: OperationLabels::Label
   Stream producer = {};       // the operation runs behind this stream's work
 };
 
@@ -54,7 +55,8 @@ struct Collective {
 [[nodiscard]] bool contributes(const Collective& operation, int rank);
 [[nodiscard]] bool receives(const Collective& operation, int rank);
 
-// What must be equal on all ranks, small enough to travel with every message.
+// What must be equal on all ranks, small enough to travel with every message; except for the label,
+// which only tells what the operation is for.
 struct CollectiveSignature {
   std::uint64_t sequence = 0;
   std::uint64_t count = 0;  // elements of this rank's smaller operand
@@ -62,9 +64,13 @@ struct CollectiveSignature {
   DType dtype = DType::kFloat32;
   ReduceOp op = ReduceOp::kSum;
   std::uint8_t issuer = 0;  // see ScopedIssuer
-  std::int32_t root = 0;
+  std::uint16_t root = 0;
+  std::uint16_t label = 0;  // OperationLabels::hash_of() it; 0: none
 
-  friend bool operator==(const CollectiveSignature&, const CollectiveSignature&) = default;
+  friend bool operator==(const CollectiveSignature& a, const CollectiveSignature& b) {
+    return a.sequence == b.sequence && a.count == b.count && a.kind == b.kind &&
+           a.dtype == b.dtype && a.op == b.op && a.issuer == b.issuer && a.root == b.root;
+  }
 };
 
 [[nodiscard]] CollectiveSignature signature_of(const Collective& collective,

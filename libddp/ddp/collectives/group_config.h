@@ -16,6 +16,7 @@
 namespace ddp {
 
 class HangWatch;
+class OperationLabels;
 class SoloCalls;
 
 // Longer timeouts are taken for this, which stands for none.
@@ -39,6 +40,7 @@ struct GroupConfig {
   WorkerSlot worker_slot = {};
   // Shared with the groups that are made from this one. Null: the group makes its own.
   std::shared_ptr<SoloCalls> solo_calls = nullptr;
+  std::shared_ptr<OperationLabels> labels = nullptr;  // likewise
   // If set, called every now and then while this rank waits for the others to construct the group.
   // Throws if it waits in vain; see ProcessGroup::check_on() for `has_come`.
   std::function<void(const std::function<bool()>& has_come)> check_while_starting = nullptr;

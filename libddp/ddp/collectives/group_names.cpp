@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "ddp/base/rank_list.h"
+#include "ddp/collectives/hang/operation_labels.h"
 
 namespace ddp {
 namespace {
@@ -15,7 +16,8 @@ std::string describe_issuer(const CollectiveSignature& signature) {
 
 }  // namespace
 
-GroupNames::GroupNames(const GroupConfig& config) : of_group_(ddp::of_group(config.name)) {
+GroupNames::GroupNames(const GroupConfig& config)
+    : labels_(config.labels), of_group_(ddp::of_group(config.name)) {
   for (int rank = 0; rank < config.world_size; ++rank) job_ranks_.push_back(config.job_rank(rank));
 }
 
@@ -30,15 +32,20 @@ std::string GroupNames::ranks(const std::vector<int>& ranks) const {
   return rank_list(of_job);
 }
 
+std::string GroupNames::call(int rank, const CollectiveSignature& signature) const {
+  const std::string label = labels_ ? labels_->text_of_hash(signature.label) : "";
+  return this->rank(rank) + " called " + to_string(signature) +
+         (label.empty() ? "" : " (" + label + ")");
+}
+
 std::string GroupNames::mismatch(int first_rank, const CollectiveSignature& first, int second_rank,
                                  const CollectiveSignature& second) const {
   const bool is_of_another = first.issuer != second.issuer;
-  const auto call = [&](int caller, const CollectiveSignature& signature) {
-    return rank(caller) + " called " + to_string(signature) +
-           (is_of_another ? describe_issuer(signature) : "");
+  const auto describe = [&](int caller, const CollectiveSignature& signature) {
+    return call(caller, signature) + (is_of_another ? describe_issuer(signature) : "");
   };
-  return "ranks called different collectives: " + call(first_rank, first) + ", " +
-         call(second_rank, second) + of_group_ +
+  return "ranks called different collectives: " + describe(first_rank, first) + ", " +
+         describe(second_rank, second) + of_group_ +
          (is_of_another ? "; code that shares a group must use it in the same order on all ranks, "
                           "or have a group of its own (duplicate())"
                         : "");

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -21,15 +22,19 @@ class GroupNames {
   [[nodiscard]] std::string rank(int rank) const;
   // "ranks 2, 5". The group's ranks ascend; the job's need not.
   [[nodiscard]] std::string ranks(const std::vector<int>& ranks) const;
-  // The text of a MismatchError: the ranks, their calls and the group. If the calls differ only in
-  // their issuers, it also names these.
+  // "rank 5 called #12 all_reduce(float32[1024], sum) (bucket 4: layer3.*)", with the label if this
+  // rank has it, too.
+  [[nodiscard]] std::string call(int rank, const CollectiveSignature& signature) const;
+  // The text of a MismatchError: two calls and the group. If the issuers differ, it names these,
+  // too.
   [[nodiscard]] std::string mismatch(int first_rank, const CollectiveSignature& first,
                                      int second_rank, const CollectiveSignature& second) const;
   // " of group default/split0", to be put behind an operation; empty for the job's first group.
   [[nodiscard]] const std::string& of_group() const { return of_group_; }
 
  private:
-  std::vector<int> job_ranks_;  // by rank in the group
+  std::shared_ptr<const OperationLabels> labels_;  // may be null
+  std::vector<int> job_ranks_;                     // by rank in the group
   std::string of_group_;
 };
 

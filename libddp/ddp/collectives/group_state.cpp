@@ -33,6 +33,7 @@ GroupConfig with_defaults(GroupConfig config) {
     std::iota(config.job_ranks.begin(), config.job_ranks.end(), 0);
   }
   if (!config.solo_calls) config.solo_calls = std::make_shared<SoloCalls>();
+  if (!config.labels) config.labels = std::make_shared<OperationLabels>();
   return config;
 }
 
@@ -60,7 +61,8 @@ std::shared_ptr<FlightRecorder> make_recorder(const GroupConfig& config) {
   };
   const std::size_t capacity = config.world_size > 1 ? FlightRecorder::kCapacity : 0;
   return std::make_shared<FlightRecorder>(
-      capacity, FlightRecorder::Listeners{.slot = config.worker_slot, .broken = report});
+      capacity, FlightRecorder::Listeners{.slot = config.worker_slot, .broken = report},
+      config.labels);
 }
 
 }  // namespace

@@ -236,8 +236,8 @@ class [[nodiscard]] ScopedTimeout {
 };
 
 // While it lives, operations submitted to the group have this label in messages about hangs,
-// timeouts and lost ranks: "all_gather #9 (batch norm in training mode)". (A MismatchError has the
-// operands only.) The group keeps each different text, so use few. For the thread that submits.
+// timeouts, lost ranks and different calls: "all_gather #9 (batch norm in training mode)". The
+// group keeps each different text, so use few. For the thread that submits.
 class [[nodiscard]] ScopedLabel {
  public:
   ScopedLabel(ProcessGroup& group, const std::string& text);

@@ -30,8 +30,7 @@ std::string CallExchange::mismatch(const CollectiveSignature& own) {
     logging::debug(std::string("[call_exchange] cannot learn what the other ranks called: ") +
                    error.what());
   }
-  return "ranks called different collectives: " + names_.rank(rank_) + " called " + to_string(own) +
-         names_.of_group();
+  return "ranks called different collectives: " + names_.call(rank_, own) + names_.of_group();
 }
 
 // All ranks run the same build, so a signature can be stored as raw bytes.

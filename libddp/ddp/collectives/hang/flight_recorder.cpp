@@ -17,18 +17,20 @@ void raise(std::atomic<std::uint64_t>& counter) {
 
 }  // namespace
 
-FlightRecorder::FlightRecorder(std::size_t capacity, Listeners listeners)
+FlightRecorder::FlightRecorder(std::size_t capacity, Listeners listeners,
+                               std::shared_ptr<OperationLabels> labels)
     : listeners_(std::move(listeners)),
       by_caller_(capacity),
       by_backend_(capacity),
-      end_(capacity > 0 ? 1 : 0) {}
+      end_(capacity > 0 ? 1 : 0),
+      labels_(std::move(labels)) {}
 
 void FlightRecorder::submitted(std::uint64_t operation, const Collective& collective) {
   const bool transfers = is_transfer(collective.kind);
   transfers ? void(++transfers_) : raise(collectives_);
   CollectiveSignature signature =
       signature_of(collective, transfers ? transfers_ : collectives_.load());
-  if (transfers) signature.root = collective.peer;
+  if (transfers) signature.root = static_cast<std::uint16_t>(collective.peer);
   by_caller_.push({.time = Clock::now(),
                    .step = step(),
                    .operation = operation,

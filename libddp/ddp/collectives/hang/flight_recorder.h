@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <exception>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -86,7 +87,8 @@ class FlightRecorder {
 
   // With a capacity of 0, for a world of one, nothing is recorded.
   explicit FlightRecorder(std::size_t capacity = kCapacity) : FlightRecorder(capacity, {}) {}
-  FlightRecorder(std::size_t capacity, Listeners listeners);
+  FlightRecorder(std::size_t capacity, Listeners listeners,
+                 std::shared_ptr<OperationLabels> labels = std::make_shared<OperationLabels>());
 
   // The backend calls these three. Operations of one batch share a number: they start and are done
   // together. done() means that all operations up to that number are done.
@@ -108,8 +110,8 @@ class FlightRecorder {
   void bucket_ready(Label bucket);
 
   // The texts of the events' labels.
-  [[nodiscard]] OperationLabels& labels() { return labels_; }
-  [[nodiscard]] const OperationLabels& labels() const { return labels_; }
+  [[nodiscard]] OperationLabels& labels() { return *labels_; }
+  [[nodiscard]] const OperationLabels& labels() const { return *labels_; }
   // Shared between the hang watch and the group's backend.
   [[nodiscard]] HangContact& hang() { return hang_; }
   [[nodiscard]] const HangContact& hang() const { return hang_; }
@@ -117,6 +119,7 @@ class FlightRecorder {
   // Labels operations that are submitted from now on (for a batch: whose end() is called then).
   // Returns the label before. For the thread that submits.
   Label label(Label next) { return std::exchange(current_label_, next); }
+  [[nodiscard]] Label label() const { return current_label_; }
   // The same, for as long as it lives.
   class [[nodiscard]] Labelled : ScopedValue<Label> {
    public:
@@ -166,7 +169,7 @@ class FlightRecorder {
   std::atomic<Clock::rep> done_time_ = 0;
   alignas(64) Ring end_;  // holds kBroken, which is recorded once
   std::atomic<bool> is_broken_ = false;
-  OperationLabels labels_;
+  std::shared_ptr<OperationLabels> labels_;
   HangContact hang_;
 };
 
