@@ -182,10 +182,11 @@ Trainer::End Trainer::train_epoch(int epoch) {
     const bool logs = options_.log_every > 0 && interval_.steps() >= options_.log_every;
     const bool saves = checkpoints_ && checkpoints_->is_due(steps_done_);
     const bool is_limit = steps_left() <= 0;
-    // What follows waits for the device anyway, and must not save a model that has gone bad.
+    // What follows waits for the device anyway, and must not save a model that has gone bad. First
+    // the group: if it is broken, the loss may mean nothing.
     if (is_asked_to_stop_ || is_limit || ends_epoch || logs || saves) {
-      check_last_step();
       engine().wait_host();
+      check_last_step();
     }
     if (is_asked_to_stop_ && is_main()) {
       journal_->say(fmt::format("asked to stop: the last step is {}", steps_done_));

@@ -27,6 +27,7 @@ struct World::Segment {
   };
 
   std::atomic<int> joined, arrived, round;
+  std::atomic<bool> is_aborted;  // by some rank
   char gpu[kMaxRanks][128];
   std::byte slot[kMaxRanks][kSlotBytes];
   Pipe pipe[kMaxRanks][kMaxRanks];
@@ -52,6 +53,11 @@ World::World(std::shared_ptr<SharedMemory> memory, int rank, int size, const std
   }
 }
 
+void World::abort() {
+  is_aborted_ = true;
+  segment_->is_aborted = true;
+}
+
 // Like NCCL's waits, a wait lasts until the communicator is aborted.
 void World::pause() const {
   if (is_aborted_) throw Aborted{};
@@ -64,7 +70,10 @@ void World::barrier() {
     segment_->arrived = 0;
     ++segment_->round;
   }
-  while (segment_->round == round) pause();
+  while (segment_->round == round) {
+    if (segment_->is_aborted && !is_aborted_) return;
+    pause();
+  }
 }
 
 Buffer World::slot(int rank, std::size_t count, DType dtype) const {

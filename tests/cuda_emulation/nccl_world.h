@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: MIT
 //
 // The ranks of an emulated NCCL communicator, threads or processes, which communicate through
-// shared memory. Operations block the thread of their stream, and throw Aborted after abort().
+// shared memory. Operations block the thread of their stream, and throw Aborted after abort(). As
+// with NCCL, whose kernels leave their waits then but signal their peers all the same, an abort
+// also lets the others' operations end, with values that mean nothing.
 #pragma once
 
 #include <atomic>
@@ -33,7 +35,7 @@ class World {
   // GPU.
   World(std::shared_ptr<SharedMemory> memory, int rank, int size, const std::string& gpu);
 
-  void abort() { is_aborted_ = true; }
+  void abort();
   void all_reduce(const Buffer& input, const Buffer& output, ReduceOp op);
   void reduce(const Buffer& input, const Buffer& output, ReduceOp op, int root);
   void broadcast(const Buffer& input, const Buffer& output, int root);

@@ -271,7 +271,13 @@ TEST_CASE("abort breaks the group on all ranks with one sentence", "[gpu][nccl]"
   run_nccl_ranks(60s, [](ProcessGroup& group, Stream stream) {
     Floats values(16, group.device());
     const int last = group.world_size() - 1;
-    if (group.rank() == last) group.abort("it is a test");
+    const auto is_made = [](int rank) { return "rank " + std::to_string(rank) + " is made"; };
+    group.store().set(is_made(group.rank()), "");
+    if (group.rank() == last) {
+      // Otherwise others may hear of the abort while they still make the group.
+      for (int rank = 0; rank < last; ++rank) (void)group.store().get(is_made(rank), 30s);
+      group.abort("it is a test");
+    }
     const Deadline deadline = Deadline::after(20s);
     std::string text;
     while (text.empty() && !deadline.passed()) {

@@ -31,11 +31,6 @@ constexpr int kLeader[] = {0};
 constexpr Timeout kEndingGrace{1000};
 constexpr Timeout kPause{5};
 
-// Throws the error that has broken the group.
-void check_unbroken(ProcessGroup& group) {
-  group.check_on({}, [] { return true; });
-}
-
 // Returns the result, which the others will read.
 std::string run(Store& store, const std::function<void()>& fn, Timeout period,
                 std::exception_ptr& error) {
@@ -140,7 +135,7 @@ void check_same_call(ProcessGroup& group, Store& store) {
   const std::string own = collectives_of(group);
   const std::string leaders = store.find("collectives").value_or("");
   if (own.empty() || leaders.empty() || leaders == own) return;
-  check_unbroken(group);  // ranks learn at different collectives that it is
+  group.check_unbroken();  // ranks learn at different collectives that it is
   const GroupNames& names = group.state().names;
   const std::string text =
       "[on_rank0] " + names.rank(0) + " called on_rank0 after " + leaders +
@@ -188,7 +183,7 @@ std::string await_result(ProcessGroup& group, Store& store, const RankIdentity& 
     if (silence >= options.silence || has_ended) {
       give_up(group, to_string(leader) + describe_trouble(leader, silence));
     }
-    if (beat) check_unbroken(group);
+    if (beat) group.check_unbroken();
   }
   return store.get(kResult);
 }
@@ -221,7 +216,7 @@ std::string follow(ProcessGroup& group, Store& store, const OnRank0Options& opti
 }  // namespace
 
 void on_rank0(ProcessGroup& group, const std::function<void()>& fn, const OnRank0Options& options) {
-  check_unbroken(group);
+  group.check_unbroken();
   if (group.rank() == 0) return lead(group, fn, options.period);
   PrefixStore store = open_store(group);
   const FlightRecorder::Inside inside(group.recorder());

@@ -147,8 +147,7 @@ void ControlVector::count(const Arrival& arrival) {
   const ControlFields sums(arrival.sums, group_.world_size());
   const std::string mismatch = find_mismatch(sums, group_.state().names);
   if (!mismatch.empty()) {
-    // The sums of a broken group are garbage. In that case this wait throws the group's error.
-    work_.wait(to_host_.view());
+    group_.check_unbroken();  // the sums of a broken group are garbage
     throw MismatchError("[ddp] " + mismatch);
   }
   ledger_.count(sums);

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "ddp/base/error.h"
+
 namespace ddp {
 
 // Ranges that touch become one, as those of neighbouring tensors do; so does the last one with each
@@ -44,6 +46,14 @@ void EventRing::order_behind(Stream producer, Stream stream) {
 void EventRing::record(Stream stream) {
   events(begun_.load()).done.record(stream);
   recorded_.store(begun_.load());
+}
+
+void EventRing::record_some(Stream stream) noexcept {
+  try {
+    record(stream);
+  } catch (const CudaError&) {
+    // Then the device does not work any more either.
+  }
 }
 
 bool EventRing::is_recorded(std::uint64_t sequence) const { return sequence <= recorded_.load(); }

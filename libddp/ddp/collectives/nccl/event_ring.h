@@ -58,6 +58,9 @@ class EventRing {
   void order_behind(Stream producer, Stream stream);
   // Call it when the announced operation has been enqueued completely on `stream`.
   void record(Stream stream);
+  // Call it when that failed: some of it may have been enqueued, and uses its operands until it
+  // ends.
+  void record_some(Stream stream) noexcept;
 
   [[nodiscard]] bool is_recorded(std::uint64_t sequence) const;
   [[nodiscard]] bool done(std::uint64_t sequence);

@@ -89,6 +89,7 @@ class NcclProcessGroup final : public ProcessGroup {
   template <class F>
   void attempt(const CollectiveSignature& what, F&& f);
   void make_room();
+  void wait_until_done(std::uint64_t sequence, Timeout timeout);
   void order_behind_producers(std::span<const Collective> operations);
   void enqueue(std::span<const Collective> operations);
   void leave() noexcept;
@@ -229,7 +230,12 @@ std::uint64_t NcclProcessGroup::submit(std::span<const Collective> operations) {
   attempt(signature, [&] {
     order_behind_producers(operations);
     if (timer_) timer_->begin(sequence);
-    enqueue(operations);
+    try {
+      enqueue(operations);
+    } catch (...) {
+      operations_.record_some(side_.view());
+      throw;
+    }
     if (timer_) timer_->end(sequence);
     operations_.record(side_.view());
   });
@@ -249,7 +255,7 @@ void NcclProcessGroup::order_behind_producers(std::span<const Collective> operat
 // begun yet.
 void NcclProcessGroup::make_room() {
   const std::uint64_t next = operations_.next();
-  if (next > EventRing::kCapacity) wait_host(next - EventRing::kCapacity, kLongestTimeout);
+  if (next > EventRing::kCapacity) wait_until_done(next - EventRing::kCapacity, kLongestTimeout);
 }
 
 void NcclProcessGroup::enqueue(std::span<const Collective> operations) {
@@ -270,8 +276,16 @@ void NcclProcessGroup::wait(std::uint64_t sequence, Stream consumer) {
   operations_.make_wait(sequence, consumer);
 }
 
-// Checks for an error after the operation, too, since an abort also ends its kernel.
+// An abort ends the operation, too, on any rank: an aborted kernel signals its peers as if it had
+// sent its part. Whoever aborts tells the store before, so this looks there; the thread that
+// listens may do so later.
 void NcclProcessGroup::wait_host(std::uint64_t sequence, Timeout timeout) {
+  wait_until_done(sequence, timeout);
+  (void)first_error_.poll();
+  first_error_.rethrow_if_set();
+}
+
+void NcclProcessGroup::wait_until_done(std::uint64_t sequence, Timeout timeout) {
   const Deadline deadline = Deadline::after(timeout);
   first_error_.rethrow_if_set();
   while (!operations_.done(sequence)) {
@@ -283,7 +297,6 @@ void NcclProcessGroup::wait_host(std::uint64_t sequence, Timeout timeout) {
     }
     std::this_thread::sleep_for(kPollInterval);
   }
-  first_error_.rethrow_if_set();
 }
 
 // The watchdog will see the error and end running kernels.

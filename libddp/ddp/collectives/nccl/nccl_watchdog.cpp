@@ -100,7 +100,7 @@ bool NcclWatchdog::ask() {
   try {
     ask_cuda();
   } catch (const std::exception& error) {
-    watched_.first_error.set(CudaError(fmt::format("[nccl] watch {}: {}", who_, describe(error))));
+    break_group(watched_.first_error, watched_.roll, activity(), describe(error));
   }
   asked_ = Clock::time_point();
   return !end_if_broken();

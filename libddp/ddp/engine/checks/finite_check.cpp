@@ -71,6 +71,7 @@ void FiniteCheck::scan(std::size_t i, const Buffer& gradient, Stream stream) {
 bool FiniteCheck::check(std::uint64_t step, Stream stream) {
   was_finite_ = !find(buckets_, stream);
   if (was_finite_) return true;
+  group_.check_unbroken();  // the sums of a broken group are garbage
   if (policy_ == NonFinite::kStop) throw NonFiniteError(describe(step, stream));
   const bool names_first_ranks = scans_ && !has_named_ranks_;
   if (!std::has_single_bit(++skipped_) && !names_first_ranks) return false;

@@ -39,6 +39,7 @@ std::optional<StepStopwatch::Lap> StepStopwatch::next_lap() {
   next_lap_ = number + 1;
   const Step& current = step(number);
   const Step& before = step(number - 1);
+  before.end.synchronize();  // it may lie on another stream
   current.end.synchronize();
   return Lap{.step = number,
              .times = {.work_seconds = work_seconds(current, before),

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "ddp/nn/parallel/sync_batch_norm.h"
 
+#include <initializer_list>
 #include <memory>
 #include <stdexcept>
 #include <utility>
@@ -21,7 +22,8 @@ class GroupReducer final : public StatisticsReducer {
     const auto ranks = static_cast<std::size_t>(group_->world_size());
     const ScopedLabel labelled(*group_, kLabel);
     const Tensor parts = context.empty({ranks, moments.count()}, moments.dtype());
-    group_->all_gather(moments.buffer(), parts.buffer(), context.stream()).wait(context.stream());
+    wait(group_->all_gather(moments.buffer(), parts.buffer(), context.stream()), context,
+         {moments, parts});
     Tensor merged = context.empty(moments.shape(), moments.dtype());
     context.run(cpu::merge_moments, cu::merge_moments, parts.buffer(), merged.buffer());
     return merged;
@@ -29,12 +31,22 @@ class GroupReducer final : public StatisticsReducer {
 
   void sum(Context& context, const Tensor& sums) override {
     const ScopedLabel labelled(*group_, kLabel);
-    group_->all_reduce(sums.buffer(), ReduceOp::kSum, context.stream()).wait(context.stream());
+    wait(group_->all_reduce(sums.buffer(), ReduceOp::kSum, context.stream()), context, {sums});
   }
 
  private:
   // Says whom these operations wait for: a rank in evaluation makes none of them.
   static constexpr const char* kLabel = "batch norm in training mode";
+
+  // If it fails, the operation may still run: its operands must not be used for something else.
+  void wait(const Work& work, Context& context, std::initializer_list<Tensor> operands) {
+    try {
+      work.wait(context.stream());
+    } catch (...) {
+      for (const Tensor& operand : operands) (void)group_->release(operand.buffer());
+      throw;
+    }
+  }
 
   std::shared_ptr<ProcessGroup> group_;
 };
