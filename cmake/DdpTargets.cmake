@@ -22,8 +22,11 @@ function(ddp_target_defaults target)
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_UNITY_BUILD)
     target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-Wno-subobject-linkage>)
   endif()
-  # A project around this one may make its own warnings errors.
+  # A project around this one may make its own warnings errors (see ddp_drop_foreign_warnings, too).
   set_target_properties(${target} PROPERTIES COMPILE_WARNING_AS_ERROR OFF)
+  if(NOT PROJECT_IS_TOP_LEVEL)
+    target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-Wno-error>)
+  endif()
   if(DDP_WARNINGS_AS_ERRORS)
     set(cxx_errors -Werror)
     set(cuda_errors -Werror=all-warnings)
@@ -31,6 +34,14 @@ function(ddp_target_defaults target)
   target_compile_options(${target} PRIVATE
     $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Wconversion -Wshadow ${cxx_errors}>
     $<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-Wall,-Wextra ${cuda_errors}>)
+endfunction()
+
+# Removes the warnings that add_compile_options() of a project around this one has chosen for its
+# own sources; nvcc does not even take them. For the current folder and those added later.
+function(ddp_drop_foreign_warnings)
+  get_property(options DIRECTORY PROPERTY COMPILE_OPTIONS)
+  list(FILTER options EXCLUDE REGEX "^-(W[^,]*|pedantic.*)$")  # -Wp,… and -Wa,… are no warnings
+  set_property(DIRECTORY PROPERTY COMPILE_OPTIONS "${options}")
 endfunction()
 
 # For sources that tests replace by others of the same functions: the linker takes those only in

@@ -18,6 +18,7 @@
 #include <torch/torch.h>
 
 #include <algorithm>
+#include <bit>
 #include <cstdint>
 #include <memory>
 #include <stdexcept>
@@ -63,8 +64,12 @@ namespace ddp_torch {
 // no_sync() guard and the next; so backward() twice replaces gradients, and does not add to them.
 // Each pass must reach every trainable parameter. For parameters that are not reached, call
 // requires_grad_(false) before, or allow it by DdpOptions::unused: a parameter that no rank reaches
-// then has an undefined .grad, which optimizers skip. The module must outlive this object and keep
-// its parameters' memory (no to(device) any more); afterwards it has no gradients.
+// then has an undefined .grad, which optimizers skip. So have all parameters after a pass that does
+// not reduce, and after a step that is skipped or had no samples (engine().should_step()).
+//
+// The module must outlive this object, and keep its parameters and buffers, their memory, and what
+// is frozen: load weights before, or copy_() into them, and make a new object after unfreezing.
+// Steps throw std::logic_error otherwise. Afterwards it has no gradients.
 class DistributedDataParallel {
  public:
   // On CUDA, pass the stream that the module runs on (getCurrentCUDAStream().stream()), and
@@ -75,8 +80,10 @@ class DistributedDataParallel {
   DistributedDataParallel(std::shared_ptr<ddp::ProcessGroup> group, torch::nn::Module& module,
                           ddp::DdpOptions options = {}, ddp::Stream stream = {})
       : stream_(stream),
+        module_(module),
+        state_(collect_state(module)),
         replicas_(collect_trainable(module)),
-        engine_(group, describe(*group), with_state(module, std::move(options))) {
+        engine_(group, describe(*group), with_state(std::move(options))) {
     for (std::size_t i = 0; i < replicas_.size(); ++i) hook_up(i);
   }
 
@@ -104,9 +111,11 @@ class DistributedDataParallel {
 
   // The same in parts: begin_step() zeroes the gradients and returns the factor for the mean loss.
   // Then run your backward pass, then wait(), which leaves the mean over the global batch in every
-  // .grad.
+  // .grad, or none where an optimizer must not step.
   [[nodiscard]] double begin_step(double samples) { return begin_step({.samples = samples}); }
   [[nodiscard]] double begin_step(const ddp::StepOptions& step) {
+    check_memory();
+    if (std::has_single_bit(++passes_)) check_for_newcomers();
     for (Replica& each : replicas_) {
       if (engine_.is_synchronized()) each.gradient.zero_();  // else the last pass is added to
       each.value.mutable_grad() = each.gradient;
@@ -118,14 +127,18 @@ class DistributedDataParallel {
   void wait() {
     is_in_step_ = false;
     engine_.wait(stream_);
-    for (std::size_t i = 0; engine_.is_synchronized() && i < replicas_.size(); ++i) {
-      if (!engine_.is_used(i)) replicas_[i].value.mutable_grad().reset();
+    const bool steps = engine_.is_synchronized() && engine_.should_step();
+    for (std::size_t i = 0; i < replicas_.size(); ++i) {
+      if (!steps || !engine_.is_used(i)) replicas_[i].value.mutable_grad().reset();
     }
   }
 
   // Copies rank 0's batch-norm statistics to all ranks, since each rank computes them from its own
   // samples. Call it before evaluating or saving.
-  void broadcast_buffers() { engine_.broadcast_buffers(stream_); }
+  void broadcast_buffers() {
+    check_memory();
+    engine_.broadcast_buffers(stream_);
+  }
 
   [[nodiscard]] ddp::DistributedDataParallel& engine() { return engine_; }
 
@@ -139,9 +152,17 @@ class DistributedDataParallel {
   struct Replica {
     std::string name;
     torch::Tensor value;
+    torch::Tensor memory;         // keeps it while the engine has its address
     torch::Tensor gradient = {};  // the view
     Accumulator accumulator = {};
     std::uintptr_t hook = 0;
+  };
+
+  // A buffer, or a parameter that is not trained.
+  struct State {
+    std::string name;
+    torch::Tensor value;
+    torch::Tensor memory;
   };
 
   static std::vector<Replica> collect_trainable(const torch::nn::Module& module) {
@@ -149,23 +170,59 @@ class DistributedDataParallel {
     for (const auto& [name, value] : module.named_parameters().pairs()) {
       const auto is_it = [&v = value](const Replica& each) { return each.value.is_same(v); };
       const bool is_tied = std::any_of(result.begin(), result.end(), is_it);
-      if (value.requires_grad() && !is_tied) result.push_back({name, value});
+      if (value.requires_grad() && !is_tied) result.push_back({name, value, value.detach()});
     }
     return result;
   }
 
-  // Buffers, and parameters that are not trained.
-  static std::vector<ddp::ModelBuffer> collect_state(const torch::nn::Module& module) {
-    std::vector<ddp::ModelBuffer> result;
+  static std::vector<State> collect_state(const torch::nn::Module& module) {
+    std::vector<State> result;
     for (const auto& [name, value] : module.named_buffers().pairs()) {
-      // Of bools only the bytes are copied.
-      const bool is_bool = value.scalar_type() == torch::kBool;
-      result.push_back({name, buffer_of(is_bool ? value.view(torch::kUInt8) : value, name)});
+      if (value.defined()) result.push_back({name, value, value.detach()});
     }
     for (const auto& [name, value] : module.named_parameters().pairs()) {
-      if (!value.requires_grad()) result.push_back({name, buffer_of(value, name)});
+      if (!value.requires_grad()) result.push_back({name, value, value.detach()});
     }
     return result;
+  }
+
+  void check_memory() const {
+    const auto check = [](const auto& each) {
+      if (each.value.data_ptr() == each.memory.data_ptr()) return;
+      throw std::logic_error("[ddp_torch] '" + each.name +
+                             "' has other memory than when the module was wrapped, as after "
+                             "torch::load, to() or set_data(): do that before, or copy_() into it");
+    };
+    for (const Replica& each : replicas_) check(each);
+    for (const State& each : state_) {
+      check(each);
+      if (!each.value.requires_grad()) continue;
+      throw std::logic_error("[ddp_torch] '" + each.name +
+                             "' was frozen when the module was wrapped, so that its gradient would "
+                             "not be reduced: wrap the module anew after unfreezing");
+    }
+  }
+
+  // Parameters that the module did not have when it was wrapped.
+  void check_for_newcomers() const {
+    for (const auto& [name, value] : module_.named_parameters().pairs()) {
+      const auto is_it = [&v = value](const auto& each) { return each.value.is_same(v); };
+      if (std::any_of(replicas_.begin(), replicas_.end(), is_it)) continue;
+      if (std::any_of(state_.begin(), state_.end(), is_it)) continue;
+      throw std::logic_error("[ddp_torch] '" + name +
+                             "' came after the module was wrapped: wrap the module anew");
+    }
+  }
+
+  // Of a type that libddp does not have, such as bool, only the bytes are copied.
+  static ddp::ModelBuffer model_buffer(const State& state) {
+    const auto type = state.value.scalar_type();
+    const bool is_known = type == torch::kUInt8 || type == torch::kInt32 || type == torch::kInt64 ||
+                          state.value.is_floating_point();
+    if (is_known || !state.value.is_contiguous()) {
+      return {state.name, buffer_of(state.value, state.name)};
+    }
+    return {state.name, buffer_of(state.memory.view({-1}).view(torch::kUInt8), state.name)};
   }
 
   [[nodiscard]] std::vector<ddp::Parameter> describe(const ddp::ProcessGroup& group) const {
@@ -177,13 +234,12 @@ class DistributedDataParallel {
     return result;
   }
 
-  static ddp::DdpOptions with_state(const torch::nn::Module& module, ddp::DdpOptions options) {
+  [[nodiscard]] ddp::DdpOptions with_state(ddp::DdpOptions options) const {
     if (options.fold_scale) {
       throw std::invalid_argument("[ddp_torch] fold_scale: LibTorch's optimizers read no scale");
     }
     if (options.nominal_samples == 0) options.nominal_samples = 1;  // backward() multiplies
-    const std::vector<ddp::ModelBuffer> state = collect_state(module);
-    options.buffers.insert(options.buffers.end(), state.begin(), state.end());
+    for (const State& each : state_) options.buffers.push_back(model_buffer(each));
     return options;
   }
 
@@ -205,7 +261,10 @@ class DistributedDataParallel {
     if (!is_in_step_) {
       throw std::logic_error(
           "[ddp_torch] loss.backward() was called outside of a step: call model.backward(loss, n) "
-          "instead, or begin_step(n) before it and wait() after it");
+          "instead, or begin_step(n) before it and wait() after it. If it is the step of another "
+          "model, as in a GAN, it must not reach this one's '" +
+          replicas_[i].name +
+          "': freeze it meanwhile (requires_grad_(false)), or detach() its output");
     }
     Replica& each = replicas_[i];
     const torch::Tensor grad = each.value.grad();
@@ -218,9 +277,12 @@ class DistributedDataParallel {
   }
 
   ddp::Stream stream_;
+  const torch::nn::Module& module_;
+  std::vector<State> state_;
   std::vector<Replica> replicas_;
   ddp::DistributedDataParallel engine_;
   bool is_in_step_ = false;
+  std::uint64_t passes_ = 0;
 };
 
 }  // namespace ddp_torch

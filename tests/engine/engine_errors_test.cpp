@@ -130,11 +130,13 @@ TEST_CASE("wrong calls are errors in the same step", "[engine]") {
         "[ddp] is_used(3), but the model has 3 parameters, 0 to 2");
   ddp.mark_ready(2);
   CHECK(error_of([&] { ddp.mark_ready(2); }) ==
-        "[ddp] rank 1, step 1: 'fc2.weight' was marked ready twice");
+        "[ddp] rank 1, step 1: 'fc2.weight' was marked ready twice; mark it after its last use (or "
+        "learn that by UnusedParameters::kStatic), and add several losses before one backward");
   CHECK(error_of([&] { ddp.record_metric(0, 1, 1); }).find("record_metric") != std::string::npos);
   ddp.mark_ready(0);
   CHECK(error_of([&] { ddp.wait(); }) ==
-        "[ddp] rank 1, step 1: backward gave no gradient for 'fc1.bias'");
+        "[ddp] rank 1, step 1: backward gave no gradient for 'fc1.bias'; DdpOptions::unused allows "
+        "that, and frozen parameters are left out when the engine is made");
 }
 
 TEST_CASE("an optimizer that asks before wait() gets an error", "[engine]") {

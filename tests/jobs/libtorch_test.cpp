@@ -149,12 +149,19 @@ CATCH_TEST_CASE("all ranks get rank 0's buffers and frozen parameters", "[libtor
     net->fc1->weight.requires_grad_(false);
     const torch::Tensor mask =
         net->register_buffer("mask", torch::full({3}, group.rank() == 0, torch::kBool));
+    const torch::Tensor phase = net->register_buffer(
+        "phase", torch::full({2, 2}, c10::complex<float>(1, static_cast<float>(group.rank())),
+                             torch::kComplexFloat));
+    const torch::Tensor scale =
+        net->register_buffer("scale", torch::full({}, group.rank(), torch::kInt16));
     Net rank0(1);
     ddp_torch::DistributedDataParallel model(group.shared_from_this(), *net);
     expect_equal(net, rank0);
     expect(net->norm->running_mean.eq(10).all().item<bool>(), "rank 0's running mean");
     expect(net->norm->num_batches_tracked.item<std::int64_t>() == 10, "rank 0's count");
     expect(mask.all().item<bool>(), "rank 0's bools");
+    expect(torch::imag(phase).eq(0).all().item<bool>(), "rank 0's complex numbers");
+    expect(scale.item<int>() == 0, "rank 0's int16");
     expect(model.engine().parameter_count() == 3, "three trained parameters");
     net->norm->running_mean.fill_(group.rank() + 3);
     model.broadcast_buffers();
@@ -187,12 +194,74 @@ CATCH_TEST_CASE("gradients are views of buckets, whatever replaces them", "[libt
   check();
 }
 
+CATCH_TEST_CASE("an optimizer that does not ask leaves a skipped or half step out", "[libtorch]") {
+  run_groups(Backend::kShm, 2, [](ProcessGroup& group) {
+    Net net;
+    ddp_torch::DistributedDataParallel model(
+        group.shared_from_this(), *net, {.nominal_samples = 7, .non_finite = NonFinite::kSkip});
+    torch::optim::SGD optimizer(net->parameters(), torch::optim::SGDOptions(0.1).momentum(0.9));
+    const auto is_changed_by = [&](const torch::Tensor& loss, int samples = 7) {
+      const torch::Tensor before = net->fc1->weight.detach().clone();
+      model.backward(loss, samples);
+      optimizer.step();
+      return !net->fc1->weight.equal(before);
+    };
+    expect(is_changed_by(loss_of(net, 0, 7)), "a step");
+    const double factor = group.rank() == 1 ? std::nan("") : 1;
+    expect(!is_changed_by(loss_of(net, 0, 7) * factor), "skipped");
+    expect(!is_changed_by(loss_of(net, 0, 7), 0), "without samples");
+    model.engine().accumulate(2);
+    expect(!is_changed_by(loss_of(net, 0, 7)), "the first pass of two");
+    expect(is_changed_by(loss_of(net, 0, 7)), "both passes");
+  });
+}
+
+CATCH_TEST_CASE("a module that has changed since it was wrapped is an error", "[libtorch]") {
+  const auto error_after = [](const auto& change) {
+    Net net;
+    net->fc2->weight.requires_grad_(false);
+    ddp_torch::DistributedDataParallel model(world_of_one(), *net);
+    model.backward(loss_of(net, 0, 7), 7);
+    change(net);
+    const std::string error = error_of([&] { model.backward(loss_of(net, 0, 7), 7); });
+    return error.empty() ? error_of([&] { model.broadcast_buffers(); }) : error;
+  };
+  const auto other_memory = [](const char* name) {
+    return Catch::StartsWith("[ddp_torch] '" + std::string(name) + "' has other memory than when");
+  };
+  const test::TemporaryDirectory directory;
+  const std::string file = directory / "net.pt";
+  torch::save(Net(0.2), file);
+  CATCH_CHECK(error_after([](Net&) {}).empty());
+  CATCH_CHECK_THAT(error_after([&](Net& net) { torch::load(net, file); }),
+                   other_memory("fc1.weight"));
+  CATCH_CHECK_THAT(error_after([](Net& net) {
+                     torch::Tensor weight = net->fc2->weight;
+                     weight.set_data(weight.detach().clone());
+                   }),
+                   other_memory("fc2.weight"));
+  CATCH_CHECK_THAT(error_after([](Net& net) {
+                     torch::Tensor mean = net->norm->running_mean;
+                     mean.set_data(mean.clone());
+                   }),
+                   other_memory("norm.running_mean"));
+  CATCH_CHECK_THAT(error_after([](Net& net) { net->fc2->weight.requires_grad_(true); }),
+                   Catch::StartsWith("[ddp_torch] 'fc2.weight' was frozen when the module was"));
+  CATCH_CHECK_THAT(error_after([](Net& net) {
+                     net->register_parameter("extra", torch::ones({2}, torch::kFloat64));
+                   }),
+                   Catch::StartsWith("[ddp_torch] 'extra' came after the module was wrapped"));
+}
+
 CATCH_TEST_CASE("wrong use of the adapter is an error", "[libtorch]") {
   Net net;
   ddp_torch::DistributedDataParallel model(world_of_one(), *net);
-  CATCH_CHECK_THAT(error_of([&] { loss_of(net, 0, 7).backward(); }),
-                   Catch::Contains("[ddp_torch] loss.backward() was called outside of a step: call "
-                                   "model.backward(loss, n) instead"));
+  CATCH_CHECK_THAT(
+      error_of([&] { loss_of(net, 0, 7).backward(); }),
+      Catch::Contains("[ddp_torch] loss.backward() was called outside of a step: call "
+                      "model.backward(loss, n) instead") &&
+          Catch::EndsWith("it must not reach this one's 'fc2.bias': freeze it "
+                          "meanwhile (requires_grad_(false)), or detach() its output"));
   CATCH_CHECK_THAT(error_of([&] {
                      model.backward(net->fc1(torch::ones({1, 6}, torch::kFloat64)).sum(), 1);
                    }),

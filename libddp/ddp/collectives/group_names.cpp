@@ -9,6 +9,17 @@
 namespace ddp {
 namespace {
 
+// What helps if calls differ in their issuers.
+std::string advice(const CollectiveSignature& first, const CollectiveSignature& second) {
+  if (first.issuer != 0 && second.issuer != 0) {
+    return "; code that shares a group must use it in the same order on all ranks, or have a group "
+           "of its own (duplicate())";
+  }
+  return "; one rank is in a training step and the other is not: all ranks must make equally many "
+         "steps (StepOptions::is_active is for those that run out of data), and the same calls "
+         "between them";
+}
+
 std::string describe_issuer(const CollectiveSignature& signature) {
   if (signature.issuer == 0) return " by itself";
   return " for DistributedDataParallel " + std::to_string(signature.issuer) + " of the group";
@@ -45,10 +56,7 @@ std::string GroupNames::mismatch(int first_rank, const CollectiveSignature& firs
     return call(caller, signature) + (is_of_another ? describe_issuer(signature) : "");
   };
   return "ranks called different collectives: " + describe(first_rank, first) + ", " +
-         describe(second_rank, second) + of_group_ +
-         (is_of_another ? "; code that shares a group must use it in the same order on all ranks, "
-                          "or have a group of its own (duplicate())"
-                        : "");
+         describe(second_rank, second) + of_group_ + (is_of_another ? advice(first, second) : "");
 }
 
 // A group that is made from another has that one's name and a slash before its own.

@@ -11,7 +11,8 @@ void MarkCheck::refuse(std::size_t i, std::uint64_t step) const {
   fail(step, "'" + parameters_[i].name +
                  (unused_ == UnusedParameters::kStatic
                       ? "' was marked ready more often than in the first step"
-                      : "' was marked ready twice"));
+                      : "' was marked ready twice; mark it after its last use (or learn that by "
+                        "UnusedParameters::kStatic), and add several losses before one backward"));
 }
 
 void MarkCheck::check_unready(std::uint64_t step, double samples) const {
@@ -19,10 +20,11 @@ void MarkCheck::check_unready(std::uint64_t step, double samples) const {
   if (samples == 0 || may_miss) return;
   const std::string names = missing();
   if (names.empty()) return;
-  fail(step, (unused_ == UnusedParameters::kStatic
-                  ? "backward gave fewer gradients than in the first step for "
-                  : "backward gave no gradient for ") +
-                 names);
+  fail(step, unused_ == UnusedParameters::kStatic
+                 ? "backward gave fewer gradients than in the first step for " + names
+                 : "backward gave no gradient for " + names +
+                       "; DdpOptions::unused allows that, and frozen parameters are left out when "
+                       "the engine is made");
 }
 
 std::string MarkCheck::missing() const {
