@@ -99,9 +99,12 @@ class DistributedDataParallel {
   // The whole step except the optimizer's. `loss` is the mean over this rank's samples; with 0
   // samples it is ignored.
   void backward(const torch::Tensor& loss, double samples) {
-    const double factor = begin_step(samples);
-    if (samples > 0) {
-      engine_.record_metric(kLoss, buffer_of(loss, "the loss"), samples);
+    backward(loss, ddp::StepOptions{.samples = samples});
+  }
+  void backward(const torch::Tensor& loss, const ddp::StepOptions& step) {
+    const double factor = begin_step(step);
+    if (step.samples > 0) {
+      engine_.record_metric(kLoss, buffer_of(loss, "the loss"), step.samples);
       loss.backward(torch::full_like(loss, factor));
     }
     wait();
@@ -112,7 +115,9 @@ class DistributedDataParallel {
   // The same in parts: begin_step() zeroes the gradients and returns the factor for the mean loss.
   // Then run your backward pass, then wait(), which leaves the mean over the global batch in every
   // .grad, or none where an optimizer must not step.
-  [[nodiscard]] double begin_step(double samples) { return begin_step({.samples = samples}); }
+  [[nodiscard]] double begin_step(double samples) {
+    return begin_step(ddp::StepOptions{.samples = samples});
+  }
   [[nodiscard]] double begin_step(const ddp::StepOptions& step) {
     check_memory();
     if (std::has_single_bit(++passes_)) check_for_newcomers();

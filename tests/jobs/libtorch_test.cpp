@@ -216,6 +216,16 @@ CATCH_TEST_CASE("an optimizer that does not ask leaves a skipped or half step ou
   });
 }
 
+CATCH_TEST_CASE("a step may have options", "[libtorch]") {
+  run_groups(Backend::kShm, 2, [](ProcessGroup& group) {
+    Net net;
+    ddp_torch::DistributedDataParallel model(group.shared_from_this(), *net);
+    model.backward(loss_of(net, 0, 3), {.samples = 3, .asks_to_stop = group.rank() == 1});
+    expect(model.engine().stop_requested(), "rank 1's request");
+    expect(model.engine().summary().samples == 6, "the samples of both");
+  });
+}
+
 CATCH_TEST_CASE("a module that has changed since it was wrapped is an error", "[libtorch]") {
   const auto error_after = [](const auto& change) {
     Net net;
