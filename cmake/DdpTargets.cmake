@@ -37,11 +37,28 @@ function(ddp_target_defaults target)
 endfunction()
 
 # Removes the warnings that add_compile_options() of a project around this one has chosen for its
-# own sources; nvcc does not even take them. For the current folder and those added later.
+# own sources; nvcc does not even take them. What stands in a generator expression remains, of which
+# an element of the list may be only a part. For the current folder and those added later.
 function(ddp_drop_foreign_warnings)
   get_property(options DIRECTORY PROPERTY COMPILE_OPTIONS)
-  list(FILTER options EXCLUDE REGEX "^-(W[^,]*|pedantic.*)$")  # -Wp,… and -Wa,… are no warnings
-  set_property(DIRECTORY PROPERTY COMPILE_OPTIONS "${options}")
+  set(kept "")
+  set(depth 0)  # of generator expressions
+  foreach(option IN LISTS options)
+    string(REGEX MATCHALL "\\$<" begins "${option}")
+    string(REGEX MATCHALL ">" ends "${option}")
+    list(LENGTH begins begins)
+    list(LENGTH ends ends)
+    set(is_plain FALSE)
+    if(depth EQUAL 0 AND begins EQUAL 0)
+      set(is_plain TRUE)
+    endif()
+    math(EXPR depth "${depth} + ${begins} - ${ends}")
+    # -Wp,… and -Wa,… are no warnings.
+    if(NOT is_plain OR NOT option MATCHES "^-(W[^,]*|pedantic.*)$")
+      list(APPEND kept "${option}")
+    endif()
+  endforeach()
+  set_property(DIRECTORY PROPERTY COMPILE_OPTIONS "${kept}")
 endfunction()
 
 # For sources that tests replace by others of the same functions: the linker takes those only in

@@ -168,6 +168,7 @@ class DistributedDataParallel {
     std::string name;
     torch::Tensor value;
     torch::Tensor memory;
+    bool is_parameter = false;
   };
 
   static std::vector<Replica> collect_trainable(const torch::nn::Module& module) {
@@ -186,7 +187,7 @@ class DistributedDataParallel {
       if (value.defined()) result.push_back({name, value, value.detach()});
     }
     for (const auto& [name, value] : module.named_parameters().pairs()) {
-      if (!value.requires_grad()) result.push_back({name, value, value.detach()});
+      if (!value.requires_grad()) result.push_back({name, value, value.detach(), true});
     }
     return result;
   }
@@ -201,7 +202,7 @@ class DistributedDataParallel {
     for (const Replica& each : replicas_) check(each);
     for (const State& each : state_) {
       check(each);
-      if (!each.value.requires_grad()) continue;
+      if (!each.is_parameter || !each.value.requires_grad()) continue;
       throw std::logic_error("[ddp_torch] '" + each.name +
                              "' was frozen when the module was wrapped, so that its gradient would "
                              "not be reduced: wrap the module anew after unfreezing");
@@ -219,15 +220,14 @@ class DistributedDataParallel {
     }
   }
 
-  // Of a type that libddp does not have, such as bool, only the bytes are copied.
+  // Of bools, short integers and complex numbers, which libddp does not have, the bytes are copied.
   static ddp::ModelBuffer model_buffer(const State& state) {
     const auto type = state.value.scalar_type();
-    const bool is_known = type == torch::kUInt8 || type == torch::kInt32 || type == torch::kInt64 ||
-                          state.value.is_floating_point();
-    if (is_known || !state.value.is_contiguous()) {
-      return {state.name, buffer_of(state.value, state.name)};
+    const bool is_short = type == torch::kBool || type == torch::kInt8 || type == torch::kInt16;
+    if (state.value.is_contiguous() && (is_short || state.value.is_complex())) {
+      return {state.name, buffer_of(state.memory.view({-1}).view(torch::kUInt8), state.name)};
     }
-    return {state.name, buffer_of(state.memory.view({-1}).view(torch::kUInt8), state.name)};
+    return {state.name, buffer_of(state.value, state.name)};
   }
 
   [[nodiscard]] std::vector<ddp::Parameter> describe(const ddp::ProcessGroup& group) const {

@@ -3,7 +3,7 @@
 // The ranks of an emulated NCCL communicator, threads or processes, which communicate through
 // shared memory. Operations block the thread of their stream, and throw Aborted after abort(). As
 // with NCCL, whose kernels leave their waits then but signal their peers all the same, an abort
-// also lets the others' operations end, with values that mean nothing.
+// also lets the others' collectives end, with values that mean nothing.
 #pragma once
 
 #include <atomic>

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <stdexcept>
 #include <string>
 #include <thread>
 #include <vector>
@@ -88,24 +89,28 @@ TEST_CASE("a step can be left by an exception while a bucket is being reduced", 
 }
 
 TEST_CASE("a rank that leaves a step for which the others are late breaks the group", "[engine]") {
-  run_on_all_backends(2, [](ProcessGroup& group) {
-    std::vector<float> value(200003);
-    std::string error;
-    {
-      DistributedDataParallel ddp(group.shared_from_this(), {{"w", {200003}, buffer_of(value)}});
-      (void)ddp.begin_step();
-      const Deadline end = Deadline::after(std::chrono::seconds(60));
-      while (group.rank() == 0 && error.empty() && !end.passed()) {
-        std::this_thread::sleep_for(std::chrono::milliseconds(10));
-        error = error_of([&] { group.check_on({}, [] { return true; }); });
-      }
-      if (group.rank() == 1) ddp.mark_ready(0);
-    }
-    if (group.rank() == 1) error = error_of([&] { group.barrier().wait(); });
-    expect(error.find("] rank 1 aborted: it freed memory during all_reduce #") != error.npos &&
-               error.ends_with(", as when an exception leaves a step"),
-           error);
-  });
+  for (const bool throws : {false, true}) {
+    run_on_all_backends(2, [&](ProcessGroup& group) {
+      std::vector<float> value(200003);
+      const auto step = [&] {
+        DistributedDataParallel ddp(group.shared_from_this(), {{"w", {200003}, buffer_of(value)}});
+        (void)ddp.begin_step();
+        const Deadline end = Deadline::after(std::chrono::seconds(60));
+        while (group.rank() == 0 && !end.passed()) {
+          std::this_thread::sleep_for(std::chrono::milliseconds(10));
+          group.check_unbroken();
+        }
+        ddp.mark_ready(0);
+        if (throws) throw std::runtime_error("on purpose");
+      };
+      const std::string first = error_of(step);
+      const std::string later = error_of([&] { group.barrier().wait(); });
+      const std::string& text = group.rank() == 0 ? first : later;
+      const std::string reason =
+          throws ? "an exception left all_reduce #" : "it freed memory during";
+      expect(text.find("] rank 1 aborted: " + reason) != text.npos, text);
+    });
+  }
 }
 
 TEST_CASE("a bucket is launched during backward, as soon as it is full and the next in order",

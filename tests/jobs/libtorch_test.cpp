@@ -216,6 +216,20 @@ CATCH_TEST_CASE("an optimizer that does not ask leaves a skipped or half step ou
   });
 }
 
+CATCH_TEST_CASE("a buffer may be written under autograd", "[libtorch]") {
+  run_groups(Backend::kShm, 2, [](ProcessGroup& group) {
+    Net net;
+    torch::Tensor hidden = net->register_buffer("hidden", torch::zeros({7, 2}, torch::kFloat64));
+    ddp_torch::DistributedDataParallel model(group.shared_from_this(), *net);
+    for (int step = 0; step < 2; ++step) {
+      hidden.detach_();
+      hidden.copy_(net(NetImpl::ramp(7 * 6, 1).view({7, 6})));
+      model.backward(hidden.square().mean(), 7);
+    }
+    model.broadcast_buffers();
+  });
+}
+
 CATCH_TEST_CASE("a step may have options", "[libtorch]") {
   run_groups(Backend::kShm, 2, [](ProcessGroup& group) {
     Net net;

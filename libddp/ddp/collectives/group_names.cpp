@@ -15,9 +15,10 @@ std::string advice(const CollectiveSignature& first, const CollectiveSignature& 
     return "; code that shares a group must use it in the same order on all ranks, or have a group "
            "of its own (duplicate())";
   }
-  return "; one rank is in a training step and the other is not: all ranks must make equally many "
-         "steps (StepOptions::is_active is for those that run out of data), and the same calls "
-         "between them";
+  return "; one rank is in a call of DistributedDataParallel (a step, broadcast_buffers(), its "
+         "construction) and the other is not: all ranks must make the same calls in the same "
+         "order, "
+         "and equally many steps (StepOptions::is_active is for those that run out of data)";
 }
 
 std::string describe_issuer(const CollectiveSignature& signature) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "ddp/collectives/group_state.h"
 
+#include <exception>
 #include <numeric>
 #include <optional>
 #include <string>
@@ -52,10 +53,13 @@ std::shared_ptr<FlightRecorder> make_recorder(const GroupConfig& config) {
                        rank = config.job_rank(config.rank), device = config.device,
                        file = config.error_file](const FlightRecorder& recorder,
                                                  const std::exception_ptr& error) {
-    file.keep({.message = describe(error),
-               .step = last_step(recorder),
-               .caused_by_peer = is_caused_by_peer(error),
-               .hang = is_timeout(error) ? recorder.hang().diagnosis() : ""});
+    // While an exception is thrown, that one is the rank's error.
+    if (std::uncaught_exceptions() == 0) {
+      file.keep({.message = describe(error),
+                 .step = last_step(recorder),
+                 .caused_by_peer = is_caused_by_peer(error),
+                 .hang = is_timeout(error) ? recorder.hang().diagnosis() : ""});
+    }
     const std::string title = to_string(identify_self(rank, device)) + ", " + group + " ranks";
     append_to_events_file(recorder, title, describe(error));
   };

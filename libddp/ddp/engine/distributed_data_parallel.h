@@ -134,7 +134,9 @@ class DistributedDataParallel {
   // UnusedParameters::kError.
   [[nodiscard]] bool is_used(std::size_t i) const;
 
-  // Opens a step (or pass) and returns the factor for this rank's mean loss.
+  // Opens a step (or pass) and returns the factor for this rank's mean loss. std::invalid_argument
+  // for numbers that are negative or not finite, and if is_active is false although there are
+  // samples (the default is 1).
   [[nodiscard]] double begin_step(const StepOptions& options = {});
 
   // Adds a value to metric `slot` (< kMaxMetrics), which is averaged over ranks by weight. Call it

@@ -200,7 +200,7 @@ void Reducer::wait(Stream consumer) {
 }
 
 void Reducer::wait_host() const {
-  for (std::size_t b = 0; b < next_; ++b) {
+  for (std::size_t b = hook_ || next_ == 0 ? 0 : next_ - 1; b < next_; ++b) {
     const Work& work = launches_[b].work;
     if (work.group != nullptr) work.wait_host();  // a hook may send nothing
   }

@@ -29,7 +29,9 @@ bool FirstError::poll() noexcept {
     const bool asks = !is_set() && !store_is_lost_.load();
     const auto note = asks ? store_->find(kKey) : std::nullopt;
     if (note) keep(GroupFailure::from_note(*note).error());
+    store_is_silent_.store(false);
   } catch (const TimeoutError& error) {
+    store_is_silent_.store(true);
     logging::debug(std::string("[first_error] the store does not answer: ") + error.what());
   } catch (const std::exception& error) {
     store_is_lost_.store(true);

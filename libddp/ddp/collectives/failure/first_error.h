@@ -43,6 +43,10 @@ class FirstError {
 
   // Asks the store for another rank's error; true if the group is broken.
   [[nodiscard]] bool poll() noexcept;
+  // The same, but does not ask a store that has not answered the last time.
+  void poll_if_answering() noexcept {
+    if (!store_is_silent_.load()) (void)poll();
+  }
   [[nodiscard]] bool is_set() const { return is_set_.load(); }
   void rethrow_if_set() const;
 
@@ -55,7 +59,8 @@ class FirstError {
   std::mutex mutex_;
   std::exception_ptr error_;  // written once, before is_set_
   std::atomic<bool> is_set_ = false;
-  std::atomic<bool> store_is_lost_ = false;  // which poll() no longer asks then
+  std::atomic<bool> store_is_lost_ = false;    // which poll() no longer asks then
+  std::atomic<bool> store_is_silent_ = false;  // it has not answered the last poll()
 };
 
 }  // namespace ddp

@@ -74,6 +74,7 @@ void FlightRecorder::begin_step(std::uint64_t step) {
   if (by_caller_.capacity() == 0) return;
   if (step != this->step()) raise(begun_steps_);
   step_.store(step, std::memory_order_relaxed);
+  left_step_.store(0, std::memory_order_relaxed);
   raise(open_passes_);
   by_caller_.push({.time = Clock::now(), .step = step, .what = What::kStepBegun});
 }

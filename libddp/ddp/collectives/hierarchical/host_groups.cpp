@@ -29,6 +29,7 @@ GroupConfig inner_config(const GroupConfig& config, const std::string& name,
       .timeout = config.timeout,
       .start_timeout = config.start_timeout,
       .name = config.name + "/" + name,
+      .labels = config.labels,
       .check_while_starting = config.check_while_starting};
   for (const int rank : ranks) inner.job_ranks.push_back(config.job_rank(rank));
   return inner;

@@ -281,7 +281,7 @@ void NcclProcessGroup::wait(std::uint64_t sequence, Stream consumer) {
 // listens may do so later.
 void NcclProcessGroup::wait_host(std::uint64_t sequence, Timeout timeout) {
   wait_until_done(sequence, timeout);
-  (void)first_error_.poll();
+  first_error_.poll_if_answering();
   first_error_.rethrow_if_set();
 }
 

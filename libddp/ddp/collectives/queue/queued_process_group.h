@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <exception>
 #include <optional>
 #include <string>
 #include <utility>
 
+#include "ddp/base/error.h"
 #include "ddp/collectives/group_config.h"
 #include "ddp/collectives/hang/flight_recorder.h"
 #include "ddp/collectives/queue/operand_memory.h"
@@ -31,17 +33,20 @@ class QueuedProcessGroup : public ProcessGroup {
     return guard_operand_memory(std::move(memory), weak_from_this());
   }
 
-  // If an operation does not end by itself, the group is broken. That is not recorded as this
-  // rank's error: it follows from one, such as an exception that destroys an engine in a step,
-  // which the program will report.
+  // If an operation does not end by itself, the group is broken. While an exception is thrown, that
+  // is not recorded as this rank's error: the exception is, which the program will report.
   bool do_release(const Buffer& memory) noexcept override {
     if (wait_released(memory, OperationQueue::kErrorGrace)) return true;
     const auto pending = recorder().oldest_pending();
-    recorder().broken();
-    do_abort("it freed memory" +
-             (pending ? " during " + describe_operation(recorder(), pending->operations.front())
-                      : std::string()) +
-             ", as when an exception leaves a step");
+    const std::string operation =
+        pending ? describe_operation(recorder(), pending->operations.front()) : "an operation";
+    if (std::uncaught_exceptions() == 0) {
+      abort("it freed memory during " + operation);
+    } else {
+      const std::string text = "an exception left " + operation + " unfinished";
+      recorder().broken(std::make_exception_ptr(PeerError(text)));
+      do_abort(text);
+    }
     return wait_released(memory, OperationQueue::kErrorGrace);
   }
 

@@ -10,6 +10,7 @@
 
 #include "ddp/collectives/host_collectives.h"
 #include "ddp/collectives/peers/rank_identity.h"
+#include "ddp/cuda/cuda.h"
 
 namespace ddp {
 namespace {
@@ -39,10 +40,17 @@ class Messages {
   Messages(ProcessGroup& group, int peer)
       : group_(group), peer_(peer), memory_(group.allocate(1)) {}
 
-  void send() { group_.send(buffer(), peer_).wait_host(); }
-  void receive() { group_.recv(buffer(), peer_).wait_host(); }
+  void send() { wait(group_.send(buffer(), peer_)); }
+  void receive() { wait(group_.recv(buffer(), peer_)); }
 
  private:
+  // wait_host() may ask the store for errors, too, which takes time.
+  void wait(const Work& work) const {
+    if (!group_.device().is_cuda()) return work.wait_host();
+    const cu::DeviceGuard guard(group_.device());
+    work.wait({});
+    cu::synchronize({});
+  }
   [[nodiscard]] Buffer buffer() const {
     return {memory_.data(), 1, DType::kUInt8, group_.device()};
   }

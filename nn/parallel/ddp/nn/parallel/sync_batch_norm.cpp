@@ -38,7 +38,7 @@ class GroupReducer final : public StatisticsReducer {
   // Says whom these operations wait for: a rank in evaluation makes none of them.
   static constexpr const char* kLabel = "batch norm in training mode";
 
-  // If it fails, the operation may still run: its operands must not be used for something else.
+  // If it fails, the operation may still run; its operands go back to the pool when it has ended.
   void wait(const Work& work, Context& context, std::initializer_list<Tensor> operands) {
     try {
       work.wait(context.stream());
