@@ -17,8 +17,7 @@ std::string advice(const CollectiveSignature& first, const CollectiveSignature& 
   }
   return "; one rank is in a call of DistributedDataParallel (a step, broadcast_buffers(), its "
          "construction) and the other is not: all ranks must make the same calls in the same "
-         "order, "
-         "and equally many steps (StepOptions::is_active is for those that run out of data)";
+         "order, and equally many steps (StepOptions::is_active is for those that run out of data)";
 }
 
 std::string describe_issuer(const CollectiveSignature& signature) {

@@ -39,7 +39,9 @@ struct [[nodiscard]] Work {
   void wait(Stream consumer = {}) const;
   // Blocks the host until the operation is done. With a timeout: throws TimeoutError after that
   // time; the operation then still runs, and its buffers must stay. Without one: waits until the
-  // operation is done or the group's own timeout breaks the group.
+  // operation is done or the group's own timeout breaks the group. On nccl it then asks the store
+  // whether the group is broken, which may have ended the operation: a round trip more, or, if the
+  // store has just stopped answering, up to five seconds.
   void wait_host(Timeout timeout) const;
   void wait_host() const;
   // When the operation ran, on this host's clock. Needs ProcessGroup::start_timing().

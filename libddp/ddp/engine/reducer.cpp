@@ -199,6 +199,7 @@ void Reducer::wait(Stream consumer) {
   if (recorder_) recorder_->ended(consumer);
 }
 
+// Likewise, the last operation of the group is enough; a hook may use other groups, too.
 void Reducer::wait_host() const {
   for (std::size_t b = hook_ || next_ == 0 ? 0 : next_ - 1; b < next_; ++b) {
     const Work& work = launches_[b].work;
