@@ -12,7 +12,6 @@
 #include <utility>
 #include <vector>
 
-#include "ddp/collectives/on_rank0.h"
 #include "ddp/engine/distributed_data_parallel.h"
 #include "ddp/store/tcp_server.h"
 #include "ddp/store/tcp_store.h"
@@ -184,25 +183,6 @@ TEST_CASE("a rank whose data have run out has no samples", "[engine]") {
         Catch::StartsWith("[ddp] begin_step: is_active = false says that the data of rank") &&
             Catch::EndsWith("samples, which is 1 by default, must then be 0"));
     (void)ddp.begin_step({.samples = 0, .is_active = false});
-  }
-}
-
-TEST_CASE("a step inside on_rank0 is an error, also in a world of one", "[engine]") {
-  for (const int world_size : {1, 2}) {
-    test::run_groups(Backend::kShm, world_size, [](ProcessGroup& group) {
-      Model model(0);
-      DistributedDataParallel ddp(group.shared_from_this(), model.parameters);
-      std::string error;
-      on_rank0(group, [&] {
-        error = error_of([&] {
-          (void)ddp.begin_step();
-          mark_all(ddp);
-          ddp.wait();
-        });
-      });
-      const bool is_told = error.find("was called inside the function") != std::string::npos;
-      expect(is_told == (group.rank() == 0), error);
-    });
   }
 }
 

@@ -90,7 +90,7 @@ DistributedDataParallel::Impl::Impl(std::shared_ptr<ProcessGroup> group,
   buffers_.emplace(*group_, buffers);
   same_data_.emplace(*group_, reducer_);
   if (options_.fingerprint_every > 0) {
-    replicas_.emplace(*group_, control_, parameters_, options_);
+    replicas_.emplace(*group_, reducer_.issuer(), control_, parameters_, options_);
     replicas_->take_buffers({});
     // The first forward pass may change them on a stream that does not wait for this one.
     if (group_->device().is_cuda()) cu::synchronize_device(group_->device());
@@ -139,7 +139,6 @@ void DistributedDataParallel::Impl::warn_of_endless_guard() const {
 }
 
 double DistributedDataParallel::Impl::begin_step(const StepOptions& step) {
-  if (alone_) check_not_solo(group_->state(), "begin_step");  // else a collective throws
   if (state_ != State::kIdle) {
     refuse_call("begin_step was called before wait",
                 "; an engine whose step was left by an exception can only be destroyed");
@@ -313,7 +312,6 @@ void DistributedDataParallel::Impl::open_step() {
   ++step_;
   if (finite_) finite_->begin_step(stream_);
   own_ = {.is_active = false};
-  const ScopedIssuer issued(*group_, reducer_.issuer());
   if (replicas_) own_.fingerprint = replicas_->begin_step(step_, stream_);
   if (same_data_) own_.gradient_fingerprint = same_data_->fingerprint();
   own_.times = accounts_.begin_step(step_, control_.arrived_ledger());
@@ -354,7 +352,6 @@ void DistributedDataParallel::Impl::log_warnings(const ControlLedger& ledger) {
 }
 
 void DistributedDataParallel::Impl::reduce(Stream stream) {
-  const ScopedIssuer issued(*group_, reducer_.issuer());  // of what checks exchange
   if (reducer_.is_held()) callers_.copy_in_held(stream);
   reducer_.end_backward(stream);
   reducer_.wait(stream);

@@ -8,6 +8,7 @@
 #include "ddp/base/error.h"
 #include "ddp/base/log.h"
 #include "ddp/buffer_ops/buffer_ops.h"
+#include "ddp/collectives/group_scopes.h"
 #include "ddp/collectives/group_state.h"
 #include "ddp/collectives/host_collectives.h"
 #include "ddp/cuda/cuda.h"
@@ -36,6 +37,7 @@ std::string describe_bad(const std::string& rank, const Bad& bad,
 FiniteCheck::FiniteCheck(ProcessGroup& group, const Reducer& reducer,
                          std::span<const Parameter> parameters, const DdpOptions& options)
     : group_(group),
+      issuer_(reducer.issuer()),
       parameters_(parameters),
       policy_(options.non_finite),
       always_scans_(options.scan_gradients),
@@ -111,6 +113,7 @@ std::string FiniteCheck::culprits(Stream stream) {
   const auto* own = static_cast<const std::uint8_t*>(scanned_.arrived());
   const auto* end = own + parameters_.size();
   const std::int64_t mine[] = {std::count(own, end, 0), std::find(own, end, 0) - own};
+  const ScopedIssuer issued(group_, issuer_);
   const std::vector<std::int64_t> all = all_gather_on_host(group_, mine);
   std::string text;
   for (std::size_t rank = 0; 2 * rank < all.size(); ++rank) {

@@ -42,6 +42,7 @@ class FiniteCheck {
   [[nodiscard]] std::string culprits(Stream stream);
 
   ProcessGroup& group_;
+  std::uint8_t issuer_;
   std::span<const Parameter> parameters_;
   NonFinite policy_;
   bool always_scans_;

@@ -10,6 +10,7 @@
 #include "ddp/base/error.h"
 #include "ddp/base/log.h"
 #include "ddp/buffer_ops/buffer_ops.h"
+#include "ddp/collectives/group_scopes.h"
 #include "ddp/collectives/group_state.h"
 #include "ddp/collectives/host_collectives.h"
 #include "ddp/cuda/cuda.h"
@@ -27,9 +28,10 @@ std::uint64_t most_common(std::span<const std::uint64_t> values) {
 
 }  // namespace
 
-ReplicaCheck::ReplicaCheck(ProcessGroup& group, ControlVector& control,
+ReplicaCheck::ReplicaCheck(ProcessGroup& group, std::uint8_t issuer, ControlVector& control,
                            std::span<const Parameter> parameters, const DdpOptions& options)
     : group_(group),
+      issuer_(issuer),
       control_(control),
       parameters_(parameters),
       buffers_(options.buffers),
@@ -121,6 +123,7 @@ std::string ReplicaCheck::name(std::size_t i) const {
 std::string ReplicaCheck::difference() {
   std::vector<std::int64_t> mine{static_cast<std::int64_t>(steps_before_)};
   mine.insert(mine.end(), own().begin(), own().end());
+  const ScopedIssuer issued(group_, issuer_);
   const std::vector<std::int64_t> all = all_gather_on_host(group_, mine);
   for (std::size_t i = 0; i < mine.size(); ++i) {
     std::vector<std::uint64_t> by_rank;

@@ -31,9 +31,9 @@ namespace ddp {
 // has arrived.
 class ReplicaCheck {
  public:
-  // The arguments must outlive this object.
-  ReplicaCheck(ProcessGroup& group, ControlVector& control, std::span<const Parameter> parameters,
-               const DdpOptions& options);
+  // The arguments must outlive this object. `issuer`: the engine, for ScopedIssuer.
+  ReplicaCheck(ProcessGroup& group, std::uint8_t issuer, ControlVector& control,
+               std::span<const Parameter> parameters, const DdpOptions& options);
 
   // Before the first step: messages number the steps from steps + 1.
   void continue_after(std::uint64_t steps) { steps_before_ = steps; }
@@ -70,6 +70,7 @@ class ReplicaCheck {
   [[nodiscard]] std::string describe_beginnings(std::span<const std::uint64_t> by_rank) const;
 
   ProcessGroup& group_;
+  std::uint8_t issuer_;
   ControlVector& control_;
   std::span<const Parameter> parameters_;
   std::span<const ModelBuffer> buffers_;
