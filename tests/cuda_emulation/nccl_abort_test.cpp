@@ -16,13 +16,18 @@ TEST_CASE("a wait of the host does not take the end of an aborted collective for
           "[nccl]") {
   REQUIRE(test::nccl_world_size() == 3);
   test::run_nccl_ranks(2s, [](ProcessGroup& group, Stream stream) {
-    if (group.rank() == 2) return std::this_thread::sleep_for(4s);
+    const auto told = [](int rank) { return "rank " + std::to_string(rank) + " was told"; };
+    if (group.rank() == 2) {  // never joins
+      for (const int rank : {0, 1}) (void)group.store().get(told(rank), 60s);
+      return;
+    }
     // Its look at the store comes at another time than rank 0's, which aborts at the timeout.
     if (group.rank() == 1) std::this_thread::sleep_for(420ms);
     test::Floats values(16, group.device());
     values.fill(1, stream);
     const std::string error = test::error_of(
         [&] { group.all_reduce(values.buffer(), ReduceOp::kSum, stream).wait_host(); });
+    group.store().set(told(group.rank()), "");
     test::expect(error.find("timed out after 2000 ms") != std::string::npos,
                  "rank " + std::to_string(group.rank()) + ": " + error);
   });

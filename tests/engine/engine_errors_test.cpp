@@ -172,7 +172,7 @@ TEST_CASE("a step's samples and its wait for data are finite and not negative", 
   }
 }
 
-// It would be over for should_step(), but not for its gradients.
+// Otherwise is_over() would be true of a step that has gradients, and a loop would drop them.
 TEST_CASE("a rank whose data have run out has no samples", "[engine]") {
   for (const int world_size : {1, 2}) {
     const auto group = std::make_shared<RecordingGroup>(world_size);

@@ -169,7 +169,8 @@ class ProcessGroup : public std::enable_shared_from_this<ProcessGroup> {
   // ranks `awaited` has died or left, unless has_come(), which is called after that, says that what
   // the wait is for is there. For libddp's own use.
   virtual void check_on(std::span<const int> awaited, const std::function<bool()>& has_come) = 0;
-  // Throws the error that has broken the group, also if this rank has not heard of it yet.
+  // Throws the error that has broken the group, also if this rank has not heard of it yet. For
+  // libddp's own use.
   void check_unbroken() {
     check_on({}, [] { return true; });
   }

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "ddp/engine/distributed_data_parallel_impl.h"
 
-#include <cmath>
 #include <exception>
 #include <stdexcept>
 #include <utility>
@@ -14,6 +13,7 @@
 #include "ddp/engine/bucket_label.h"
 #include "ddp/engine/checks/equal_models.h"
 #include "ddp/engine/checks/model_arguments.h"
+#include "ddp/engine/checks/step_arguments.h"
 
 namespace ddp {
 namespace {
@@ -143,22 +143,7 @@ double DistributedDataParallel::Impl::begin_step(const StepOptions& step) {
     refuse_call("begin_step was called before wait",
                 "; an engine whose step was left by an exception can only be destroyed");
   }
-  if (!(step.samples >= 0 && std::isfinite(step.samples))) {
-    throw std::invalid_argument("[ddp] begin_step: the number of samples is " +
-                                std::to_string(step.samples) +
-                                ", but it must be finite and not negative");
-  }
-  if (!step.is_active && step.samples > 0) {
-    throw std::invalid_argument("[ddp] begin_step: is_active = false says that the data of " +
-                                group_->state().names.rank(group_->rank()) +
-                                " ran out before this step; samples, which is 1 by default, must "
-                                "then be 0");
-  }
-  if (!(step.data_seconds >= 0 && std::isfinite(step.data_seconds))) {
-    throw std::invalid_argument("[ddp] begin_step: data_seconds is " +
-                                std::to_string(step.data_seconds) +
-                                ", but it must be finite and not negative");
-  }
+  check_step(*group_, step);
   passes_.begin();
   warn_of_endless_guard();
   if (passes_.begins_step()) {
