@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// Goes on with a text as a trained language model would:
+// Continues a text with a trained language model:
 //   build/bin/train --model gpt-micro --data-dir DIR --optimizer adamw --save gpt.safetensors
 //   build/bin/generate --model gpt-micro --weights gpt.safetensors --prompt "In the beginning"
 #include <ddp/base/error.h>
@@ -94,7 +94,7 @@ void generate(const cxxopts::ParseResult& flags) {
   nn::check_model_name(model);
   if (!nn::is_language_model(model)) {
     throw std::invalid_argument("--model " + model +
-                                " is no language model, as the gpt models are");
+                                " is not a language model: name one of the gpt models");
   }
   if (prompt.empty()) throw std::invalid_argument("--prompt must not be empty");
   if (!(temperature >= 0)) throw std::invalid_argument("--temperature must not be negative");
@@ -112,7 +112,7 @@ void generate(const cxxopts::ParseResult& flags) {
 }
 
 int run(int argc, char** argv) {
-  cxxopts::Options flags("generate", "Goes on with a text as a trained language model would");
+  cxxopts::Options flags("generate", "Continues a text with a trained language model");
   auto add = flags.add_options();
   add("model", "as it was for train", cxxopts::value<std::string>(), "NAME");
   add("weights", "what train --save wrote, or a checkpoint of train", cxxopts::value<std::string>(),

@@ -35,7 +35,8 @@ MakeWork scale_work(DType dtype) {
     const Tensor y = bench.large(dtype), factor = bench.random(1, DType::kFloat64);
     fill(factor.buffer(), 1, bench.context.stream());
     const auto run = [=, &bench] {
-      scale(y.buffer(), static_cast<const double*>(factor.buffer().data), bench.context.stream());
+      scale_by_value_at(y.buffer(), static_cast<const double*>(factor.buffer().data),
+                        bench.context.stream());
     };
     return Work{.kernel = "scale", .dtype = dtype, .traffic = {y, y}, .run = run};
   };

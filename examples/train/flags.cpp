@@ -39,7 +39,8 @@ void add_data(cxxopts::OptionAdder add) {
       text(), "DIR");
   add("context", "with text: bytes in a sample (default 128)", text(), "N");
   add("augment",
-      "flip training images at random, crop those of cifar10, cut texts elsewhere in each epoch");
+      "flip training images at random, crop those of cifar10, cut texts at other places in each "
+      "epoch");
   add("sampler", "exact (cuts each global batch over the ranks) or torch (DistributedSampler)",
       text("exact"), "NAME");
   add("drop-last", "leave out an epoch's last batch if it is smaller than the others");

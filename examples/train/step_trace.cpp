@@ -69,7 +69,7 @@ void StepTrace::add(std::int64_t step, const ddp::Interval& data, ddp::StepTimes
   history_.add(std::move(part));
 }
 
-// The parts of a step are one behind the other. Their times may overlap: the host begins a backward
+// The parts of a step come one after the other. Their times may overlap: the host begins a backward
 // while the device is still in the forward, and conversions of the device's clock have errors.
 ddp::Clock::time_point StepTrace::advance_to(ddp::Clock::time_point time) {
   return last_ = std::max(last_, time);

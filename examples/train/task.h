@@ -61,7 +61,7 @@ class Task {
   std::unique_ptr<Objective> objective_;
 };
 
-// Reads the data, or at least their locations.
+// Reads the data or, where images are read on demand, only their paths.
 [[nodiscard]] std::unique_ptr<Task> make_task(const DatasetChoice& choice, double label_smoothing);
 
 }  // namespace train

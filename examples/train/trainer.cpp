@@ -305,6 +305,7 @@ void Trainer::log_step(int epoch, const ddp::Batch& batch) {
 }
 
 void Trainer::finish() {
+  if (options_.metrics.empty() && options_.save.empty()) return;
   ddp::HostCopy copy;
   copy.take(ddp::nn::named_buffers(learner_.model().state_dict()), stream());
   const std::span<const ddp::NamedBuffer> model = copy.tensors();

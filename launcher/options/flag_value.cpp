@@ -64,8 +64,8 @@ std::vector<int> to_ranks(const FlagValue& value) {
   return ranks;
 }
 
-std::string to_name(const FlagValue& value) {
-  if (value.text.empty()) refuse_value(value, "a name");
+std::string to_text(const FlagValue& value, const char* expected) {
+  if (value.text.empty()) refuse_value(value, expected);
   return value.text;
 }
 

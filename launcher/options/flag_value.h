@@ -32,7 +32,7 @@ struct FlagValue {
 // "1,3".
 [[nodiscard]] std::vector<int> to_ranks(const FlagValue& value);
 // Refuses an empty value.
-[[nodiscard]] std::string to_name(const FlagValue& value);
+[[nodiscard]] std::string to_text(const FlagValue& value, const char* expected);
 
 // The index of the text among `words`; if it is none of them, the error lists them.
 [[nodiscard]] std::size_t to_choice(const FlagValue& value,

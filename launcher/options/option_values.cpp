@@ -71,7 +71,7 @@ NodeOptions::Backend to_backend(const FlagValue& value) {
 }
 
 std::string to_host(const FlagValue& value) {
-  const std::string host = to_name(value);
+  const std::string host = to_text(value, "a host name or address");
   if (host == "[]") refuse_value(value, "a name");
   return host.front() == '[' && host.back() == ']' ? host.substr(1, host.size() - 2) : host;
 }

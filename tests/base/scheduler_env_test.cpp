@@ -68,6 +68,7 @@ TEST_CASE("Open MPI's variables number workers and say where they meet", "[sched
   CHECK(env.local_rank == 1);
   CHECK(env.local_world_size == 2);
   CHECK(env.node_rank == 1);
+  CHECK(env.node_count == 2);
   CHECK(env.master.host == "10.1.2.3");
   CHECK(env.master.port == meeting_port(19410, 1));
   CHECK(env.run_id == "mpirun-1272053761");
@@ -118,6 +119,7 @@ TEST_CASE("Slurm's variables number workers and say where they meet", "[schedule
   CHECK(env.local_rank == 1);
   CHECK(env.local_world_size == 2);
   CHECK(env.node_rank == 1);
+  CHECK(env.node_count == 3);
   CHECK(env.master.host == "gpu03");
   CHECK(env.master.port == meeting_port(4711, 2));
   CHECK(env.run_id == "slurm-4711.2-0");

@@ -170,7 +170,7 @@ TEST_CASE("scale multiplies every element", "[buffer_ops]") {
       const double factor = -0.25;
       cpu::scale(target.buffer(), factor);
       CHECK(holds(target, count, [&](std::size_t i) { return before.at(i) * factor; }));
-      cpu::scale(target.buffer(), &factor);
+      cpu::scale_by_value_at(target.buffer(), &factor);
       CHECK(holds(target, count, [&](std::size_t i) { return before.at(i) * factor * factor; }));
     });
   }
@@ -314,7 +314,7 @@ TEST_CASE("the dispatching functions run on the CPU for CPU buffers", "[buffer_o
   const double factor = 0.5;
   fill(buffer_of(source), 3, Stream{});
   cast(buffer_of(source), buffer_of(target), Stream{});
-  scale(buffer_of(target), &factor, Stream{});
+  scale_by_value_at(buffer_of(target), &factor, Stream{});
   CHECK(target == std::vector<double>(5, 1.5));
   std::vector<double> copied(5);
   copy(buffer_of(target), buffer_of(copied), Stream{});

@@ -174,8 +174,8 @@ TEST_CASE("scale and reciprocal on CUDA equal those on the CPU", "[gpu][buffer_o
           gpu, target, [&](Buffer t) { cpu::scale(t, factor); },
           [&](Buffer t) { cu::scale(t, factor, gpu.stream()); }));
       CHECK(twins_agree(
-          gpu, target, [&](Buffer t) { cpu::scale(t, &factor); },
-          [&](Buffer t) { cu::scale(t, device_factor, gpu.stream()); }));
+          gpu, target, [&](Buffer t) { cpu::scale_by_value_at(t, &factor); },
+          [&](Buffer t) { cu::scale_by_value_at(t, device_factor, gpu.stream()); }));
       CHECK(twins_agree(
           gpu, target, [](Buffer t) { cpu::reciprocal(t); },
           [&](Buffer t) { cu::reciprocal(t, gpu.stream()); }));

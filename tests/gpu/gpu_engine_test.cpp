@@ -129,7 +129,7 @@ class SeveralStreams {
     ddp.wait(optimizer);
     for (std::size_t i = 0; i < 2; ++i) {
       if (ddp.gradient_scale() != nullptr) {
-        cu::scale(ddp.gradient(i), ddp.gradient_scale(), optimizer);
+        cu::scale_by_value_at(ddp.gradient(i), ddp.gradient_scale(), optimizer);
       }
       const Floats& parameter = i == 0 ? trainee.first : trainee.second;
       cu::reduce(ddp.gradient(i), parameter.buffer(), ReduceOp::kSum, optimizer);

@@ -14,7 +14,7 @@ namespace ddp::image_internal {
 
 using Bytes = std::span<const std::uint8_t>;
 
-// No picture of a training set is larger; a damaged header that says so is not to take the memory.
+// No picture of a training set is larger; for a damaged header that says so, no memory is taken.
 inline constexpr std::int64_t kMaxPixels = std::int64_t{1} << 28;
 
 // std::runtime_error if an image has more than kMaxPixels.

@@ -26,7 +26,7 @@ Allocation allocate_host(std::size_t size_bytes) {
   if (::posix_memalign(&data, is_large ? kHugePage : kHostAlignment, rounded) != 0) {
     throw std::bad_alloc();
   }
-  if (is_large) (void)::madvise(data, rounded, MADV_HUGEPAGE);  // where the system knows them
+  if (is_large) (void)::madvise(data, rounded, MADV_HUGEPAGE);  // if the kernel supports them
   std::memset(data, 0, rounded);
   return {data, size_bytes, [](void* memory) { std::free(memory); }};
 }

@@ -5,6 +5,8 @@
 #include <functional>
 #include <utility>
 
+#include "ddp/base/round_up.h"
+
 namespace ddp {
 
 // Owns memory of any kind. `release` gives the memory back and must not throw. Move-only.
@@ -43,7 +45,7 @@ inline constexpr std::size_t kHostAlignment = 64;
 
 // Rounds up to kHostAlignment: the offset of the next block, where one allocation holds several.
 [[nodiscard]] constexpr std::size_t host_aligned(std::size_t size_bytes) {
-  return (size_bytes + kHostAlignment - 1) / kHostAlignment * kHostAlignment;
+  return round_up(size_bytes, kHostAlignment);
 }
 
 // Zeroed host memory aligned to kHostAlignment; throws std::bad_alloc.

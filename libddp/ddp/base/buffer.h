@@ -44,6 +44,8 @@ struct Buffer {
 
 template <class T>
 [[nodiscard]] Buffer buffer_of(std::span<T> elements, Device device = kCpuDevice) {
+  static_assert(!std::is_const_v<T>,
+                "a Buffer's elements may be written: pass memory that is not const");
   return {elements.data(), elements.size(), dtype_of<T>, device};
 }
 

@@ -78,7 +78,8 @@ template <class T>
 inline constexpr DType dtype_of = [] {
   static_assert(HasDType<T>,
                 "no DType stands for this C++ type, only for float, double, ddp::Float16, "
-                "ddp::BFloat16, std::int32_t, std::int64_t and std::uint8_t");
+                "ddp::BFloat16, std::int32_t, std::int64_t and std::uint8_t (which a std::size_t "
+                "has to be converted to)");
   return DType::kUInt8;
 }();
 template <>

@@ -6,8 +6,7 @@
 
 namespace ddp {
 
-// How many letters have to be inserted, deleted or replaced to make `b` of `a` (Levenshtein): which
-// name a misspelt one may mean.
+// The Levenshtein distance, for guessing which name a misspelt one means.
 [[nodiscard]] std::size_t edit_distance(std::string_view a, std::string_view b);
 
 }  // namespace ddp

@@ -82,7 +82,10 @@ void ErrorFile::keep(const ErrorRecord& record) const noexcept {
 void ErrorFile::clear() const noexcept {
   if (path_.empty()) return;
   ::unlink(path_.c_str());
-  WorkerSlot::from_environment().clear_error();
+  try {
+    WorkerSlot::from_environment().clear_error();
+  } catch (const std::exception&) {  // thrown if there is no memory left
+  }
 }
 
 void record_error(const std::exception& error) noexcept {

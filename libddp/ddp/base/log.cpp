@@ -15,7 +15,7 @@ namespace {
 
 std::atomic<int> rank_or_minus_one{-1};
 
-// The level of this name; nothing if there is none.
+// The level with this name, if any.
 std::optional<spdlog::level::level_enum> level_of(std::string_view name) {
   if (name == "debug") return spdlog::level::debug;
   if (name == "info") return spdlog::level::info;

@@ -3,9 +3,11 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cstddef>
 #include <initializer_list>
 
 #include "ddp/base/error.h"
+#include "ddp/base/round_up.h"
 
 namespace ddp {
 namespace {
@@ -58,6 +60,13 @@ void find_meeting_of_open_mpi_5(std::string_view job, SchedulerEnv& result) {
   result.run_id = "mpirun-" + std::string(job.substr(host));
 }
 
+// mpirun fills one host after the other, unless told otherwise.
+void number_nodes(SchedulerEnv& result) {
+  result.node_rank = result.rank / result.local_size;
+  result.node_count = static_cast<int>(divide_up(static_cast<std::size_t>(result.size),
+                                                 static_cast<std::size_t>(result.local_size)));
+}
+
 SchedulerEnv parse_open_mpi(const EnvReader& env) {
   SchedulerEnv result{.starter = "mpirun", .meeting = {}, .run_id = {}};
   result.size = env.integer("OMPI_COMM_WORLD_SIZE", 1).value_or(1);
@@ -68,8 +77,7 @@ SchedulerEnv parse_open_mpi(const EnvReader& env) {
   result.rank = integer("OMPI_COMM_WORLD_RANK", 0);
   result.local_rank = integer("OMPI_COMM_WORLD_LOCAL_RANK", 0);
   result.local_size = integer("OMPI_COMM_WORLD_LOCAL_SIZE", 1);
-  result.node_rank =
-      result.rank / result.local_size;  // as mpirun places them unless told otherwise
+  number_nodes(result);
   find_meeting_of_open_mpi_4(env, result);
   if (result.run_id.empty()) find_meeting_of_open_mpi_5(first_set(env, {"PMIX_NAMESPACE"}), result);
   return result;
@@ -83,7 +91,7 @@ SchedulerEnv parse_mpich(const EnvReader& env) {
   result.rank = required(env.integer("PMI_RANK", 0), "PMI_RANK", result);
   result.local_rank = required(env.integer("MPI_LOCALRANKID", 0), "MPI_LOCALRANKID", result);
   result.local_size = *env.integer("MPI_LOCALNRANKS", 1);
-  result.node_rank = result.rank / result.local_size;
+  number_nodes(result);
   return result;
 }
 
@@ -129,6 +137,8 @@ SchedulerEnv parse_slurm(const EnvReader& env) {
   result.rank = required(env.integer("SLURM_PROCID", 0), "SLURM_PROCID", result);
   result.local_rank = required(env.integer("SLURM_LOCALID", 0), "SLURM_LOCALID", result);
   result.node_rank = required(env.integer("SLURM_NODEID", 0), "SLURM_NODEID", result);
+  const char* nodes = env.has("SLURM_STEP_NUM_NODES") ? "SLURM_STEP_NUM_NODES" : "SLURM_NNODES";
+  result.node_count = std::max(env.integer(nodes, 1).value_or(1), result.node_rank + 1);
   result.local_size = slurm_tasks_here(env, result);
   result.meeting.host = first_host_of(
       first_set(env, {"SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST", "SLURM_NODELIST"}));

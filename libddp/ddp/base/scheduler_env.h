@@ -21,7 +21,8 @@ struct SchedulerEnv {
   int size = 1;
   int local_rank = 0;
   int local_size = 1;
-  int node_rank = 0;   // of its host
+  int node_rank = 0;  // of its host
+  int node_count = 1;
   Endpoint meeting;    // where rank 0 can listen; no host or port 0 if unknown
   std::string run_id;  // differs for each job; empty: unknown
 

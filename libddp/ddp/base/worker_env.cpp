@@ -71,6 +71,7 @@ WorkerEnv from_scheduler(const EnvReader& env, const SchedulerEnv& scheduler) {
   result.local_rank = scheduler.local_rank;
   result.local_world_size = scheduler.local_size;
   result.node_rank = scheduler.node_rank;
+  result.node_count = scheduler.node_count;
   result.master = scheduler.meeting;
   if (!scheduler.run_id.empty()) result.run_id = scheduler.run_id;
   return result;

@@ -63,8 +63,9 @@ void scale(const Buffer& target, double factor, Stream stream) {
   target.device.is_cuda() ? cu::scale(target, factor, stream) : cpu::scale(target, factor);
 }
 
-void scale(const Buffer& target, const double* factor, Stream stream) {
-  target.device.is_cuda() ? cu::scale(target, factor, stream) : cpu::scale(target, factor);
+void scale_by_value_at(const Buffer& target, const double* factor, Stream stream) {
+  target.device.is_cuda() ? cu::scale_by_value_at(target, factor, stream)
+                          : cpu::scale_by_value_at(target, factor);
 }
 
 void reduce(const Buffer& source, const Buffer& target, ReduceOp op, Stream stream) {

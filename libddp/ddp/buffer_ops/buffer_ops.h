@@ -23,8 +23,8 @@ void copy(const Buffer& source, const Buffer& target);
 void cast(const Buffer& source, const Buffer& target);
 // target *= factor, for floating-point types. The factor is first rounded to the compute type.
 void scale(const Buffer& target, double factor);
-// The factor is read when the operation runs. It must not lie in the target.
-void scale(const Buffer& target, const double* factor);
+// target *= *factor, which is read when the operation runs. It must not lie in the target.
+void scale_by_value_at(const Buffer& target, const double* factor);
 // target = 1 / target, for floating-point types; 0 stays 0.
 void reciprocal(const Buffer& target);
 // target = target op source. kAverage only adds; the caller divides. Integers wrap around. min and
@@ -50,7 +50,7 @@ void fill(const Buffer& target, double value, Stream stream);
 void copy(const Buffer& source, const Buffer& target, Stream stream);
 void cast(const Buffer& source, const Buffer& target, Stream stream);
 void scale(const Buffer& target, double factor, Stream stream);
-void scale(const Buffer& target, const double* factor, Stream stream);
+void scale_by_value_at(const Buffer& target, const double* factor, Stream stream);
 void reciprocal(const Buffer& target, Stream stream);
 void reduce(const Buffer& source, const Buffer& target, ReduceOp op, Stream stream);
 void is_finite(const Buffer& source, std::uint8_t* result, Stream stream);
@@ -64,7 +64,7 @@ void fill(const Buffer& target, double value, Stream stream = {});
 void copy(const Buffer& source, const Buffer& target, Stream stream = {});
 void cast(const Buffer& source, const Buffer& target, Stream stream = {});
 void scale(const Buffer& target, double factor, Stream stream = {});
-void scale(const Buffer& target, const double* factor, Stream stream = {});
+void scale_by_value_at(const Buffer& target, const double* factor, Stream stream = {});
 void reduce(const Buffer& source, const Buffer& target, ReduceOp op, Stream stream = {});
 void reciprocal(const Buffer& target, Stream stream = {});
 void is_finite(const Buffer& source, std::uint8_t* result, Stream stream = {});

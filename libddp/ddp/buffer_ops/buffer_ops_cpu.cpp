@@ -61,7 +61,6 @@ void transform_elements(const Buffer& target, F f) {
   for (T& element : target.as<T>()) element = convert<T>(f(convert<Compute<T>>(element)));
 }
 
-// Not cached: the check only reads two words that libgcc has set before main.
 const buffer_ops::Loops& best_loops() {
   const buffer_ops::Loops* avx2 = buffer_ops::avx2_loops();
   return avx2 != nullptr ? *avx2 : buffer_ops::baseline_loops();
@@ -174,7 +173,7 @@ void scale(const Buffer& target, double factor) {
   best_loops().reduce_of(target.dtype, ReduceOp::kAverage)({&target, 1, &target, 1, factor});
 }
 
-void scale(const Buffer& target, const double* factor) { cpu::scale(target, *factor); }
+void scale_by_value_at(const Buffer& target, const double* factor) { cpu::scale(target, *factor); }
 
 void reciprocal(const Buffer& target) {
   buffer_ops::check_device("reciprocal", target, DeviceType::kCpu);

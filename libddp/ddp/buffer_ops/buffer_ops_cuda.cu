@@ -268,9 +268,9 @@ void scale(const Buffer& target, double factor, Stream stream) {
   transform("scale", target, operation, stream);
 }
 
-void scale(const Buffer& target, const double* factor, Stream stream) {
+void scale_by_value_at(const Buffer& target, const double* factor, Stream stream) {
   const auto operation = [=](auto* elements) { return ScaleByValueAt{elements, factor}; };
-  transform("scale", target, operation, stream);
+  transform("scale_by_value_at", target, operation, stream);
 }
 
 void reciprocal(const Buffer& target, Stream stream) {

@@ -15,7 +15,7 @@ void fill(const Buffer&, double, Stream) { refuse(); }
 void copy(const Buffer&, const Buffer&, Stream) { refuse(); }
 void cast(const Buffer&, const Buffer&, Stream) { refuse(); }
 void scale(const Buffer&, double, Stream) { refuse(); }
-void scale(const Buffer&, const double*, Stream) { refuse(); }
+void scale_by_value_at(const Buffer&, const double*, Stream) { refuse(); }
 void reduce(const Buffer&, const Buffer&, ReduceOp, Stream) { refuse(); }
 void reciprocal(const Buffer&, Stream) { refuse(); }
 void is_finite(const Buffer&, std::uint8_t*, Stream) { refuse(); }

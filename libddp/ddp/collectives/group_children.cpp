@@ -10,7 +10,6 @@
 
 #include "ddp/collectives/group_scopes.h"
 #include "ddp/collectives/group_state.h"
-#include "ddp/collectives/hang/flight_recorder.h"
 #include "ddp/collectives/host_collectives.h"
 #include "ddp/collectives/meeting/group_start.h"
 #include "ddp/collectives/meeting/meeting.h"
@@ -22,7 +21,7 @@ namespace {
 
 // The ranks of this color, by (key, rank).
 std::vector<int> find_part(ProcessGroup& group, int color, int key) {
-  const FlightRecorder::Labelled labelled(group.recorder(), group.recorder().labels().add("split"));
+  const ScopedLabel label(group, "split");
   const std::vector<int> all = all_gather_on_host(group, std::array{color, key});
   std::vector<std::pair<int, int>> members;  // (key, rank)
   for (std::size_t rank = 0; rank < all.size() / 2; ++rank) {
@@ -53,7 +52,7 @@ GroupConfig child_config(const GroupConfig& parent, const std::string& name,
 
 std::shared_ptr<ProcessGroup> ProcessGroup::duplicate() {
   {
-    const FlightRecorder::Labelled labelled(recorder(), recorder().labels().add("duplicate"));
+    const ScopedLabel label(*this, "duplicate");
     barrier().wait_host();
   }
   std::vector<int> everybody(static_cast<std::size_t>(world_size()));

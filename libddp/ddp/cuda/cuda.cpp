@@ -256,7 +256,7 @@ bool Event::done() const {
     static_cast<void>(cudaGetLastError());  // CUDA records "not ready" as its last error
     return false;
   }
-  if (status != cudaErrorCudartUnloading) DDP_CUDA_CHECK(status);
+  if (status != cudaErrorCudartUnloading) check(status, "cudaEventQuery");
   return true;
 }
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 //
 // The part of CUDA that the engine uses. This header includes no CUDA header. In a build without
-// the toolkit, no_cuda.cpp takes the implementation's place: device_count() is 0, and everything
-// else throws CudaError.
+// the toolkit, no_cuda.cpp takes the implementation's place: device_count() is 0, and what needs a
+// GPU throws CudaError.
 #pragma once
 
 #include <cstddef>

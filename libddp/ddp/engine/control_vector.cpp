@@ -114,7 +114,7 @@ void ControlVector::collect(Stream stream) {
     const Buffer sum = buffer().slice(ControlFields::sum_index(slot), 1);
     const Buffer weight = buffer().slice(ControlFields::weight_index(slot), 1);
     cast(device_values_[slot], sum, stream);
-    scale(sum, static_cast<const double*>(weight.data), stream);
+    scale_by_value_at(sum, static_cast<const double*>(weight.data), stream);
   }
 }
 

@@ -24,8 +24,9 @@ namespace ddp {
 // to the host. On CUDA the host runs ahead of the device, so the ledger counts them when they have
 // arrived.
 //
-// Counting throws MismatchError if ranks made different numbers of backward passes in a step or are
-// in different epochs: on the CPU in wait(), on CUDA in the first call that finds the sums arrived.
+// Counting throws MismatchError if ranks made different numbers of backward passes in a step, are
+// in different epochs or read different plans: on the CPU in wait(), on CUDA in the first call that
+// finds the sums arrived.
 class ControlVector {
  public:
   // `after_count`, if there is one, is called whenever a step has been counted; with several ranks

@@ -88,11 +88,11 @@ void DistributedDataParallel::begin_forward(Stream stream) { impl_->begin_forwar
 
 void DistributedDataParallel::broadcast_buffers(Stream stream) { impl_->broadcast_buffers(stream); }
 
-StepSummary DistributedDataParallel::summary() { return impl_->outcome().summary(); }
+StepSummary DistributedDataParallel::summary() const { return impl_->outcome().summary(); }
 
 StepSummary DistributedDataParallel::take_totals() { return impl_->outcome().take_totals(); }
 
-StepTimes DistributedDataParallel::times() { return impl_->times(); }
+StepTimes DistributedDataParallel::times() const { return impl_->times(); }
 
 std::span<const std::size_t> DistributedDataParallel::ready_order() const {
   return impl_->reducer().ready_order();

@@ -190,7 +190,7 @@ class DistributedDataParallel {
 
   // The step that wait() ended last, summed over ranks; zeros before the first step. On CUDA this
   // blocks the host until that step's control vector has arrived.
-  [[nodiscard]] StepSummary summary();
+  [[nodiscard]] StepSummary summary() const;
 
   // The sum over all steps since the last call, or since construction; for the mean loss of an
   // epoch, for example. Steps that are skipped count, too, so that a NaN stays. Blocks as summary()
@@ -199,7 +199,7 @@ class DistributedDataParallel {
 
   // The times of the step that wait() ended last. Call it before the next begin_step(). On CUDA
   // this blocks the host until that step is reduced. std::logic_error without record_times.
-  [[nodiscard]] StepTimes times();
+  [[nodiscard]] StepTimes times() const;
 
   // The parameters in the order in which their gradients became ready in the last pass, to be
   // passed as BucketOptions::order. Parameters that were not marked ready are missing.

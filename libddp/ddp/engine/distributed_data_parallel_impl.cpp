@@ -377,7 +377,7 @@ void DistributedDataParallel::Impl::finish_control(Stream stream) {
 // samples.
 void DistributedDataParallel::Impl::average(Stream stream) {
   for (std::size_t b = 0; b < reducer_.layout().buckets.size(); ++b) {
-    scale(reducer_.bucket(b), control_.gradient_scale(), stream);
+    scale_by_value_at(reducer_.bucket(b), control_.gradient_scale(), stream);
   }
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// The functions of oneDNN's C interface that conv2d_onednn.cpp calls, found by dlopen. For sources
-// compiled with oneDNN only.
+// The functions of oneDNN's C interface that the convolutions by oneDNN call, found by dlopen. For
+// sources compiled with oneDNN only.
 #pragma once
 
 #include <dnnl.h>

@@ -27,7 +27,11 @@ FlightRecorder::FlightRecorder(std::size_t capacity, Listeners listeners,
 
 void FlightRecorder::submitted(std::uint64_t operation, const Collective& collective) {
   const bool transfers = is_transfer(collective.kind);
-  transfers ? void(++transfers_) : raise(collectives_);
+  if (transfers) {
+    ++transfers_;
+  } else {
+    raise(collectives_);
+  }
   CollectiveSignature signature =
       signature_of(collective, transfers ? transfers_ : collectives_.load());
   if (transfers) signature.root = static_cast<std::uint16_t>(collective.peer);

@@ -9,7 +9,7 @@ namespace ddp {
 namespace {
 
 constexpr std::size_t kMostTexts = 0xffff;
-constexpr OperationLabels::Label kNumber = 0xffff;  // its bits
+constexpr OperationLabels::Label kNumber = 0xffff;  // mask
 
 // FNV-1a (Fowler, Noll, Vo), folded to 16 bits; not 0.
 std::uint16_t hash(std::string_view text) {

@@ -18,8 +18,8 @@ class OperationLabels {
   // label := hash (16 bits) number (16 bits). 0 means no text.
   using Label = std::uint32_t;
 
-  // The label of a text, the same each time; 0 if there are 2^16 texts already. Not for use within
-  // a step.
+  // The label of a text, the same each time; 0 if there are 2^16 texts already. Looks through all
+  // texts, so what needs a label often keeps it.
   [[nodiscard]] Label add(const std::string& text);
   [[nodiscard]] std::string text(Label label) const;
 

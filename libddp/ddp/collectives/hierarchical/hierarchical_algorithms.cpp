@@ -50,7 +50,7 @@ HierarchicalAlgorithms::HierarchicalAlgorithms(const HostLayout& layout, int ran
       leaders_(groups.leaders),
       flat_(groups.flat),
       blocks_(layout),
-      calls_(inside_.size()) {}
+      calls_(static_cast<std::size_t>(inside_->world_size())) {}
 
 CollectiveSignature HierarchicalAlgorithms::current() const {
   return signature_of(current_, is_transfer(current_.kind) ? 0 : collectives_);
@@ -73,13 +73,12 @@ void HierarchicalAlgorithms::run_transfers(std::span<const Collective> batch) {
     return;
   }
   ProcessGroup::Batch between(*flat_);
-  std::optional<ProcessGroup::Batch> inside;
-  if (inside_.group() != nullptr) inside.emplace(*inside_.group());
+  ProcessGroup::Batch inside(*inside_);
   for (const Collective& operation : batch) {
     if (is_transfer(operation.kind)) submit_transfer(operation);
   }
   const Work far = between.end();
-  if (inside) inside->end().wait();
+  inside.end().wait();
   far.wait();
 }
 
@@ -87,7 +86,7 @@ void HierarchicalAlgorithms::submit_transfer(const Collective& operation) {
   current_ = operation;
   const HostLayout::Place peer = layout_.place(operation.peer);
   const bool is_near = peer.host == layout_.place(rank_).host;
-  ProcessGroup& group = is_near ? *inside_.group() : *flat_;
+  ProcessGroup& group = is_near ? *inside_ : *flat_;
   const int rank = is_near ? peer.local_rank : operation.peer;
   const ScopedTimeout timeout(group, operation.timeout);
   if (operation.kind == CollectiveKind::kSend) {
@@ -99,10 +98,9 @@ void HierarchicalAlgorithms::submit_transfer(const Collective& operation) {
 
 // The leaders' own calls compare a hash of what the ranks of each host have agreed on.
 void HierarchicalAlgorithms::run_collective() {
-  std::optional<ScopedTimeout> inside;
+  const ScopedTimeout inside(*inside_, current_.timeout);
   std::optional<ScopedTimeout> between;
   std::optional<ScopedPart> part;
-  if (inside_.group() != nullptr) inside.emplace(*inside_.group(), current_.timeout);
   if (leaders_) {
     between.emplace(*leaders_, current_.timeout);
     part.emplace(*leaders_, hash_of(current()));
@@ -110,13 +108,12 @@ void HierarchicalAlgorithms::run_collective() {
   agree_inside();
   if (current().count == 0) return barrier();
   dispatch_collective();
-  if (!waits_for_leader(current_.kind)) inside_.barrier();
+  if (!waits_for_leader(current_.kind)) inside_->barrier().wait();
 }
 
 void HierarchicalAlgorithms::agree_inside() {
-  if (inside_.group() == nullptr) return;
   CollectiveSignature own = current();
-  inside_.group()->all_gather(bytes_of(own), bytes_of(std::span(calls_))).wait();
+  inside_->all_gather(bytes_of(own), bytes_of(std::span(calls_))).wait();
   for (const CollectiveSignature& call : calls_) {
     if (!(call == own)) throw MismatchError("the ranks of a host called different collectives");
   }
@@ -172,11 +169,11 @@ void HierarchicalAlgorithms::run_in_chunks(const Up& up, const Across& across, c
 void HierarchicalAlgorithms::all_reduce() {
   const Buffer& data = current_.input;
   run_in_chunks(
-      [&](const Chunk& chunk) { inside_.reduce(part_of(data, chunk), wire_op()); },
+      [&](const Chunk& chunk) { reduce_inside(part_of(data, chunk)); },
       [&](const Chunk& chunk) { return leaders_->all_reduce(part_of(data, chunk), wire_op()); },
       [&](const Chunk& chunk) {
         if (leaders_) finish_average(part_of(data, chunk));
-        inside_.broadcast(part_of(data, chunk), 0);
+        broadcast_inside(part_of(data, chunk), 0);
       });
 }
 
@@ -190,11 +187,11 @@ void HierarchicalAlgorithms::reduce() {
   run_in_chunks(
       [&](const Chunk& chunk) {
         if (is_copied) cpu::copy(part_of(data, chunk), sum(chunk));
-        inside_.reduce(sum(chunk), wire_op());
+        reduce_inside(sum(chunk));
       },
       [&](const Chunk& chunk) { return leaders_->all_reduce(sum(chunk), wire_op()); },
       [&](const Chunk& chunk) {
-        if (is_on_roots_host()) inside_.move(sum(chunk), 0, root().local_rank);
+        if (is_on_roots_host()) move_inside(sum(chunk), 0, root().local_rank);
         if (is_root()) finish_average(part_of(data, chunk));
       });
 }
@@ -203,24 +200,24 @@ void HierarchicalAlgorithms::broadcast() {
   const Buffer& data = current_.input;
   run_in_chunks(
       [&](const Chunk& chunk) {
-        if (is_on_roots_host()) inside_.broadcast(part_of(data, chunk), root().local_rank);
+        if (is_on_roots_host()) broadcast_inside(part_of(data, chunk), root().local_rank);
       },
       [&](const Chunk& chunk) { return leaders_->broadcast(part_of(data, chunk), root().host); },
       [&](const Chunk& chunk) {
-        if (!is_on_roots_host()) inside_.broadcast(part_of(data, chunk), 0);
+        if (!is_on_roots_host()) broadcast_inside(part_of(data, chunk), 0);
       });
 }
 
 void HierarchicalAlgorithms::all_gather() {
   run_in_chunks(
       [&](const Chunk& chunk) {
-        inside_.gather(part_of(current_.input, chunk), blocks_.block(chunk));
+        gather_inside(part_of(current_.input, chunk), blocks_.block(chunk));
       },
       [&](const Chunk& chunk) {
         return leaders_->all_gather(blocks_.block(chunk), blocks_.blocks(chunk));
       },
       [&](const Chunk& chunk) {
-        inside_.broadcast(blocks_.blocks(chunk), 0);
+        broadcast_inside(blocks_.blocks(chunk), 0);
         blocks_.unpack(chunk, current_.output);
       });
 }
@@ -228,13 +225,13 @@ void HierarchicalAlgorithms::all_gather() {
 void HierarchicalAlgorithms::gather() {
   run_in_chunks(
       [&](const Chunk& chunk) {
-        inside_.gather(part_of(current_.input, chunk), blocks_.block(chunk));
+        gather_inside(part_of(current_.input, chunk), blocks_.block(chunk));
       },
       [&](const Chunk& chunk) {
         return leaders_->gather(blocks_.block(chunk), blocks_.blocks(chunk), root().host);
       },
       [&](const Chunk& chunk) {
-        if (is_on_roots_host()) inside_.move(blocks_.blocks(chunk), 0, root().local_rank);
+        if (is_on_roots_host()) move_inside(blocks_.blocks(chunk), 0, root().local_rank);
         if (is_root()) blocks_.unpack(chunk, current_.output);
       });
 }
@@ -243,13 +240,13 @@ void HierarchicalAlgorithms::scatter() {
   run_in_chunks(
       [&](const Chunk& chunk) {
         if (is_root()) blocks_.pack(current_.input, chunk);
-        if (is_on_roots_host()) inside_.move(blocks_.blocks(chunk), root().local_rank, 0);
+        if (is_on_roots_host()) move_inside(blocks_.blocks(chunk), root().local_rank, 0);
       },
       [&](const Chunk& chunk) {
         return leaders_->scatter(blocks_.blocks(chunk), blocks_.block(chunk), root().host);
       },
       [&](const Chunk& chunk) {
-        inside_.scatter(blocks_.block(chunk), part_of(current_.output, chunk));
+        scatter_inside(blocks_.block(chunk), part_of(current_.output, chunk));
       });
 }
 
@@ -257,13 +254,13 @@ void HierarchicalAlgorithms::reduce_scatter() {
   run_in_chunks(
       [&](const Chunk& chunk) {
         blocks_.pack(current_.input, chunk);
-        inside_.reduce(blocks_.blocks(chunk), wire_op());
+        reduce_inside(blocks_.blocks(chunk));
       },
       [&](const Chunk& chunk) {
         return leaders_->reduce_scatter(blocks_.blocks(chunk), blocks_.block(chunk), wire_op());
       },
       [&](const Chunk& chunk) {
-        inside_.scatter(blocks_.block(chunk), part_of(current_.output, chunk));
+        scatter_inside(blocks_.block(chunk), part_of(current_.output, chunk));
         finish_average(part_of(current_.output, chunk));
       });
 }
@@ -278,7 +275,29 @@ void HierarchicalAlgorithms::all_to_all() {
 // Agreeing on the call was the barrier inside the host.
 void HierarchicalAlgorithms::barrier() {
   if (leaders_) leaders_->barrier().wait();
-  inside_.barrier();
+  inside_->barrier().wait();
+}
+
+void HierarchicalAlgorithms::reduce_inside(const Buffer& data) const {
+  inside_->reduce(data, 0, wire_op()).wait();
+}
+
+void HierarchicalAlgorithms::broadcast_inside(const Buffer& data, int from) const {
+  inside_->broadcast(data, from).wait();
+}
+
+void HierarchicalAlgorithms::gather_inside(const Buffer& input, const Buffer& block) const {
+  inside_->gather(input, block.slice(0, input.count * calls_.size()), 0).wait();
+}
+
+void HierarchicalAlgorithms::scatter_inside(const Buffer& block, const Buffer& output) const {
+  inside_->scatter(block.slice(0, output.count * calls_.size()), output, 0).wait();
+}
+
+void HierarchicalAlgorithms::move_inside(const Buffer& data, int from, int to) const {
+  if (from == to) return;
+  if (inside_->rank() == from) inside_->send(data, to).wait();
+  if (inside_->rank() == to) inside_->recv(data, from).wait();
 }
 
 ReduceOp HierarchicalAlgorithms::wire_op() const {

@@ -31,7 +31,6 @@
 #include "ddp/collectives/collective.h"
 #include "ddp/collectives/hierarchical/host_blocks.h"
 #include "ddp/collectives/hierarchical/host_groups.h"
-#include "ddp/collectives/hierarchical/inside_host.h"
 #include "ddp/collectives/peers/host_layout.h"
 #include "ddp/collectives/queue/queued_process_group.h"
 
@@ -73,6 +72,15 @@ class HierarchicalAlgorithms {
   template <class Up, class Across, class Down>
   void run_in_chunks(const Up& up, const Across& across, const Down& down);
 
+  // The steps inside the host, whose rank 0 is the leader; each blocks.
+  void reduce_inside(const Buffer& data) const;
+  void broadcast_inside(const Buffer& data, int from) const;
+  // All ranks' inputs, one after the other, at the start of the leader's block; and the reverse.
+  void gather_inside(const Buffer& input, const Buffer& block) const;
+  void scatter_inside(const Buffer& block, const Buffer& output) const;
+  // From one rank to another, or to itself.
+  void move_inside(const Buffer& data, int from, int to) const;
+
   [[nodiscard]] HostLayout::Place root() const { return layout_.place(current_.peer); }
   [[nodiscard]] bool is_root() const { return rank_ == current_.peer; }
   [[nodiscard]] bool is_on_roots_host() const { return root().host == layout_.place(rank_).host; }
@@ -81,7 +89,7 @@ class HierarchicalAlgorithms {
 
   HostLayout layout_;
   int rank_;
-  InsideHost inside_;
+  std::shared_ptr<ProcessGroup> inside_;
   std::shared_ptr<QueuedProcessGroup> leaders_;
   std::shared_ptr<QueuedProcessGroup> flat_;
   HostBlocks blocks_;

@@ -80,7 +80,7 @@ class HierarchicalProcessGroup final : public QueuedProcessGroup {
   OperationQueue& queue() override { return queue_; }
   // Shared memory where there is any, which waits for the group inside the host before it goes.
   Allocation do_allocate(std::size_t size_bytes) override {
-    return guard(groups_.inside ? groups_.inside->allocate(size_bytes) : allocate_host(size_bytes));
+    return guard(groups_.inside->allocate(size_bytes));
   }
   void do_abort(std::string_view reason) override {
     first_error_.set(PeerError(origin_ + " aborted: " + std::string(reason)));

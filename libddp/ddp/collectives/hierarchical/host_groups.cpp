@@ -3,12 +3,14 @@
 
 #include <algorithm>
 #include <numeric>
+#include <utility>
 #include <vector>
 
 #include "ddp/base/error.h"
 #include "ddp/collectives/group_names.h"
 #include "ddp/collectives/meeting/group_start.h"
 #include "ddp/collectives/shm/shm_process_group.h"
+#include "ddp/collectives/single_process_group.h"
 #include "ddp/collectives/tcp/tcp_process_group.h"
 #include "ddp/store/prefix_store.h"
 
@@ -37,9 +39,10 @@ GroupConfig inner_config(const GroupConfig& config, const std::string& name,
 
 std::shared_ptr<ProcessGroup> make_inside(const GroupConfig& config, int host,
                                           const std::vector<int>& fellows) {
-  if (fellows.size() == 1) return nullptr;
+  GroupConfig inside = inner_config(config, "host" + std::to_string(host), fellows);
+  if (fellows.size() == 1) return make_single_process_group(std::move(inside));
   try {
-    return make_shm_process_group(inner_config(config, "host" + std::to_string(host), fellows));
+    return make_shm_process_group(std::move(inside));
   } catch (const Error&) {
     std::throw_with_nested(
         EnvironmentError("[shm+tcp] " + GroupNames(config).ranks(fellows) +
@@ -50,7 +53,7 @@ std::shared_ptr<ProcessGroup> make_inside(const GroupConfig& config, int host,
 }  // namespace
 
 void HostGroups::abort(const std::string& reason) const {
-  if (inside) inside->abort(reason);
+  inside->abort(reason);
   if (leaders) leaders->abort(reason);
   flat->abort(reason);
 }

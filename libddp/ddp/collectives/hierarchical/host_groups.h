@@ -13,7 +13,7 @@ namespace ddp {
 // The groups of one rank in a world of several hosts. Each group counts its ranks from 0, in the
 // order of HostLayout.
 struct HostGroups {
-  std::shared_ptr<ProcessGroup> inside;         // null for a rank that is alone on its host
+  std::shared_ptr<ProcessGroup> inside;         // "self" for a rank that is alone on its host
   std::shared_ptr<QueuedProcessGroup> leaders;  // null on a rank that leads no host
   std::shared_ptr<QueuedProcessGroup> flat;     // all ranks
 

@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-#include <unistd.h>
-
 #include <functional>
 #include <memory>
 #include <span>
 #include <string>
 #include <utility>
 
+#include "ddp/base/system/home_process.h"
 #include "ddp/base/time.h"
 #include "ddp/collectives/group_config.h"
 #include "ddp/store/store.h"
@@ -27,8 +26,8 @@ namespace ddp {
 // rank's.
 template <class Group, class... Arguments>
 [[nodiscard]] std::shared_ptr<Group> make_group_object(Arguments&&... arguments) {
-  const auto destroy = [process = ::getpid()](Group* group) {
-    if (process == ::getpid()) delete group;
+  const auto destroy = [home = HomeProcess()](Group* group) {
+    if (home.is_here()) delete group;
   };
   return {new Group(std::forward<Arguments>(arguments)...), destroy};
 }

@@ -37,15 +37,9 @@ class QueuedProcessGroup : public ProcessGroup {
   // is not recorded as this rank's error: the exception is, which the program will report.
   bool do_release(const Buffer& memory) noexcept override {
     if (wait_released(memory, OperationQueue::kErrorGrace)) return true;
-    const auto pending = recorder().oldest_pending();
-    const std::string operation =
-        pending ? describe_operation(recorder(), pending->operations.front()) : "an operation";
-    if (std::uncaught_exceptions() == 0) {
-      abort("it freed memory during " + operation);
-    } else {
-      const std::string text = "an exception left " + operation + " unfinished";
-      recorder().broken(std::make_exception_ptr(PeerError(text)));
-      do_abort(text);
+    try {
+      break_unfinished();
+    } catch (const std::exception&) {  // such as bad_alloc
     }
     return wait_released(memory, OperationQueue::kErrorGrace);
   }
@@ -61,6 +55,20 @@ class QueuedProcessGroup : public ProcessGroup {
   void time_last(std::uint64_t) override {}  // the queue always does
   std::optional<Interval> interval(std::uint64_t sequence) override {
     return queue().interval(sequence);
+  }
+
+ private:
+  void break_unfinished() {
+    const auto pending = recorder().oldest_pending();
+    const std::string operation =
+        pending ? describe_operation(recorder(), pending->operations.front()) : "an operation";
+    if (std::uncaught_exceptions() == 0) {
+      abort("it freed memory during " + operation);
+    } else {
+      const std::string text = "an exception left " + operation + " unfinished";
+      recorder().broken(std::make_exception_ptr(PeerError(text)));
+      do_abort(text);
+    }
   }
 };
 

@@ -18,7 +18,7 @@ static_assert(std::atomic<std::uint32_t>::is_always_lock_free);
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
 
 // A key of the group: where rank 0's segment is.
-const std::string kSegment = "shm/segment";
+constexpr const char* kSegment = "shm/segment";
 
 constexpr std::size_t kPage = 4096;
 
@@ -73,8 +73,9 @@ void Segment::create(const GroupConfig& config) {
 }
 
 void Segment::open(const GroupConfig& config) {
-  await_start(config, *config.store, {&kSegment, 1}, config.start_timeout);
-  std::istringstream text(config.store->get(kSegment));
+  const std::string key = kSegment;
+  await_start(config, *config.store, {&key, 1}, config.start_timeout);
+  std::istringstream text(config.store->get(key));
   SharedMemory::Name name;
   text >> name.pid >> name.fd >> name.inode >> name.size_bytes;
   memory_ = SharedMemory::open(name);

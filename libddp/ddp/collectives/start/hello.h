@@ -21,7 +21,7 @@ struct Hello {
   // The following come from the rank's environment and options.
   int world_size = 1;
   Backend backend = Backend::kAuto;
-  bool shares_gpu = false;  // started with --oversubscribe
+  bool shares_gpu = false;  // DDP_OVERSUBSCRIBE is set
 };
 
 // parse_hello throws MismatchError if the text is not what serialize() of this version writes.

@@ -200,7 +200,8 @@ std::string exchange(Store& store, const Hello& self, StartPatience& patience) {
 
 std::optional<Hello> find_hello(Store& store, int rank) {
   try {
-    return parse_hello(store.get(hello_key(rank)));
+    const auto hello = store.find(hello_key(rank));
+    return hello ? std::optional(parse_hello(*hello)) : std::nullopt;
   } catch (const Error&) {
     return std::nullopt;
   }

@@ -7,6 +7,8 @@
 #include <cstdint>
 #include <string_view>
 
+#include "ddp/engine/statistics/straggler_finder.h"
+
 namespace ddp {
 namespace {
 

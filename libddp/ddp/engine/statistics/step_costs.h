@@ -7,9 +7,24 @@
 #include <string>
 #include <vector>
 
-#include "ddp/engine/statistics/straggler_finder.h"
-
 namespace ddp {
+
+enum class Lateness : std::uint8_t { kCompute, kData };
+
+// A rank that the others wait for.
+struct Straggler {
+  int rank = 0;
+  Lateness cause = Lateness::kCompute;
+  double late_seconds = 0;      // behind the typical rank, mean over `steps`
+  std::uint64_t steps = 0;      // steps in which it was a straggler
+  double late_now_seconds = 0;  // in the last ten steps that were judged; 0 if it has recovered
+};
+
+// The rank that was last most often, by whatever margin.
+struct LastRank {
+  int rank = 0;
+  double fraction = 0;  // of all steps
+};
 
 // Steps that are not counted because one rank stood still in them.
 struct Stalls {
@@ -44,7 +59,7 @@ struct StepCosts {
   Stalls stalls = {};
 
   std::vector<Straggler> stragglers = {};  // the costliest first
-  StragglerFinder::Last most_often_last = {};
+  LastRank most_often_last = {};
 
   std::uint64_t idle_steps = 0;    // counted steps in which some rank had no samples
   double beside_idle_seconds = 0;  // the part of straggler_seconds that was waited in these

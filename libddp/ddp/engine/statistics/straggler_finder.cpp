@@ -100,7 +100,7 @@ std::vector<Straggler> StragglerFinder::found() const {
   return result;
 }
 
-StragglerFinder::Last StragglerFinder::most_often_last() const {
+LastRank StragglerFinder::most_often_last() const {
   if (steps_ == 0) return {};
   const auto record = std::ranges::max_element(records_, {}, &Record::times_last);
   return {.rank = static_cast<int>(record - records_.begin()),

@@ -7,20 +7,10 @@
 #include <span>
 #include <vector>
 
+#include "ddp/engine/statistics/step_costs.h"
 #include "ddp/engine/statistics/step_summary.h"
 
 namespace ddp {
-
-enum class Lateness : std::uint8_t { kCompute, kData };
-
-// A rank that the others wait for.
-struct Straggler {
-  int rank = 0;
-  Lateness cause = Lateness::kCompute;
-  double late_seconds = 0;      // behind the typical rank, mean over `steps`
-  std::uint64_t steps = 0;      // steps in which it was a straggler
-  double late_now_seconds = 0;  // in the last block; 0 if it has recovered
-};
 
 // Finds ranks that are late again and again. Steps are judged in blocks. A rank is a straggler of a
 // block if its lateness behind the median rank (of two ranks, the faster one) is noticeable beside
@@ -43,12 +33,7 @@ class StragglerFinder {
   // All ranks that were a straggler in some block, the costliest first.
   [[nodiscard]] std::vector<Straggler> found() const;
 
-  // The rank that was last most often, by whatever margin.
-  struct Last {
-    int rank = 0;
-    double fraction = 0;  // of all steps
-  };
-  [[nodiscard]] Last most_often_last() const;
+  [[nodiscard]] LastRank most_often_last() const;
 
  private:
   // Sums over the blocks in which the rank was a straggler.

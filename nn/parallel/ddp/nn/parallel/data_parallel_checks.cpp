@@ -9,7 +9,7 @@
 namespace ddp::nn {
 namespace {
 
-// "'weight' float32[10, 84]", or "nothing" behind the last tensor.
+// "'weight' float32[10, 84]", or "nothing" after the last tensor.
 std::string describe(std::span<const NamedTensor> tensors, std::size_t i) {
   if (i >= tensors.size()) return "nothing";
   const Tensor& value = tensors[i].value;

@@ -226,7 +226,7 @@ const double* DistributedModule::gradient_scale() {
   const double* mean = engine_.gradient_scale();
   if (scaler_ == nullptr) return mean;
   fill(unscale_.buffer(), 1 / loss_scale_, context_.stream());
-  if (mean != nullptr) scale(unscale_.buffer(), mean, context_.stream());
+  if (mean != nullptr) scale_by_value_at(unscale_.buffer(), mean, context_.stream());
   return static_cast<const double*>(unscale_.buffer().data);
 }
 
