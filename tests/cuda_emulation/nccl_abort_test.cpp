@@ -32,3 +32,23 @@ TEST_CASE("a wait of the host does not take the end of an aborted collective for
                  "rank " + std::to_string(group.rank()) + ": " + error);
   });
 }
+
+// Batch norm's statistics, say, travel in a group of their own, and gradients depend on them.
+TEST_CASE("what a broken group has left in memory does not pass for a result of its parent",
+          "[nccl]") {
+  REQUIRE(test::nccl_world_size() == 3);
+  test::run_nccl_ranks(60s, [](ProcessGroup& group, Stream stream) {
+    const auto child = group.duplicate();
+    test::Floats values(16, group.device());
+    values.fill(1, stream);
+    if (group.rank() != 2) {  // which never joins this one
+      const ScopedTimeout limit(*child, 1s);
+      child->all_reduce(values.buffer(), ReduceOp::kSum, stream).wait(stream);
+    }
+    const std::string error = test::error_of(
+        [&] { group.all_reduce(values.buffer(), ReduceOp::kSum, stream).wait_host(); });
+    test::expect(error.find("duplicate") != std::string::npos &&
+                     error.find("timed out after 1000 ms") != std::string::npos,
+                 "rank " + std::to_string(group.rank()) + ": " + error);
+  });
+}

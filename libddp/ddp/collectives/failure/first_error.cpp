@@ -14,21 +14,23 @@ constexpr const char* kKey = "abort";
 
 }  // namespace
 
-FirstError::FirstError(std::shared_ptr<Store> store, Listener listener)
-    : store_(std::move(store)), listener_(std::move(listener)) {}
+FirstError::FirstError(std::shared_ptr<Store> store, Listener listener,
+                       std::shared_ptr<FirstError> parent)
+    : store_(std::move(store)), listener_(std::move(listener)), parent_(std::move(parent)) {}
 
 void FirstError::set(std::exception_ptr error, const GroupFailure& told) {
   if (is_set()) return;
   const std::string own = told.note();
   const std::string first = post(own);
-  keep(first == own ? std::move(error) : GroupFailure::from_note(first).error());
+  if (first == own) return keep(std::move(error), told);
+  keep_told(first);
 }
 
 bool FirstError::poll() noexcept {
   try {
     const bool asks = !is_set() && !store_is_lost_.load();
     const auto note = asks ? store_->find(kKey) : std::nullopt;
-    if (note) keep(GroupFailure::from_note(*note).error());
+    if (note) keep_told(*note);
     store_is_silent_.store(false);
   } catch (const TimeoutError& error) {
     store_is_silent_.store(true);
@@ -56,9 +58,15 @@ std::string FirstError::post(const std::string& note) noexcept {
   }
 }
 
-void FirstError::keep(std::exception_ptr error) {
+void FirstError::keep_told(const std::string& note) {
+  const GroupFailure failure = GroupFailure::from_note(note);
+  keep(failure.error(), failure);
+}
+
+void FirstError::keep(std::exception_ptr error, const GroupFailure& told) {
   const std::lock_guard lock(mutex_);
   if (is_set()) return;
+  if (parent_) parent_->set(error, told);
   error_ = std::move(error);
   if (listener_) listener_(error_);
   is_set_.store(true);

@@ -29,8 +29,10 @@ class FirstError {
 
   using Listener = std::function<void(const std::exception_ptr&)>;
 
-  // `listener` is called with the error before any other caller can see it.
-  explicit FirstError(std::shared_ptr<Store> store, Listener listener = nullptr);
+  // `listener` is called with the error before any other caller can see it, and before that the
+  // parent, if any, is set to the same error.
+  explicit FirstError(std::shared_ptr<Store> store, Listener listener = nullptr,
+                      std::shared_ptr<FirstError> parent = nullptr);
 
   // Breaks the group, unless it is broken already. If another rank's error was first, that one
   // counts.
@@ -52,10 +54,12 @@ class FirstError {
 
  private:
   [[nodiscard]] std::string post(const std::string& note) noexcept;
-  void keep(std::exception_ptr error);
+  void keep_told(const std::string& note);
+  void keep(std::exception_ptr error, const GroupFailure& told);
 
   std::shared_ptr<Store> store_;
   Listener listener_;
+  std::shared_ptr<FirstError> parent_;
   std::mutex mutex_;
   std::exception_ptr error_;  // written once, before is_set_
   std::atomic<bool> is_set_ = false;

@@ -63,12 +63,12 @@ MemoryRanges operands_of(std::span<const Collective> operations) {
 
 class NcclProcessGroup final : public ProcessGroup {
  public:
-  explicit NcclProcessGroup(GroupConfig config);
+  explicit NcclProcessGroup(GroupConfig config, std::shared_ptr<FirstError> parent_error = nullptr);
   ~NcclProcessGroup() override;
 
   std::string_view backend() const override { return "nccl"; }
   void check_on(std::span<const int> awaited, const std::function<bool()>& has_come) override {
-    roll_.check_on(awaited, has_come, first_error_, "[nccl]");
+    roll_.check_on(awaited, has_come, *first_error_, "[nccl]");
   }
 
  protected:
@@ -81,13 +81,11 @@ class NcclProcessGroup final : public ProcessGroup {
   void time_last(std::uint64_t operations) override;
   std::optional<Interval> interval(std::uint64_t sequence) override;
   std::shared_ptr<ProcessGroup> make_child(GroupConfig config) override {
-    return make_group_object<NcclProcessGroup>(std::move(config));
+    return make_group_object<NcclProcessGroup>(std::move(config), first_error_);
   }
 
  private:
   [[nodiscard]] int job_rank() const { return config().job_rank(rank()); }
-  template <class F>
-  void attempt(const CollectiveSignature& what, F&& f);
   void make_room();
   void wait_until_done(std::uint64_t sequence, Timeout timeout);
   void order_behind_producers(std::span<const Collective> operations);
@@ -104,36 +102,39 @@ class NcclProcessGroup final : public ProcessGroup {
   Allocation barrier_element_;
   EventRing operations_;
   std::optional<OperationTimer> timer_;
-  FirstError first_error_;
+  std::shared_ptr<FirstError> first_error_;  // which the groups made from this one break, too
   PeerRoll roll_;
   std::unique_ptr<CallCheck> check_;
   std::unique_ptr<NcclWatchdog> watchdog_;  // last: it uses the others
 };
 
-NcclProcessGroup::NcclProcessGroup(GroupConfig group_config)
+NcclProcessGroup::NcclProcessGroup(GroupConfig group_config,
+                                   std::shared_ptr<FirstError> parent_error)
     : ProcessGroup(checked(std::move(group_config))),
       communicator_(std::make_shared<NcclCommunicator>(config())),
       memory_(communicator_, config(), nccl_registration_from_environment()),
       side_(device(), cu::StreamPriority::kGreatest),
       barrier_element_(cu::allocate_device(sizeof(float), device())),
       operations_(device()),
-      first_error_(config().background_store,
-                   [recorder = shared_recorder()](const std::exception_ptr& error) {
-                     recorder->broken(error);
-                   }),
+      first_error_(std::make_shared<FirstError>(
+          config().background_store,
+          [recorder = shared_recorder()](const std::exception_ptr& error) {
+            recorder->broken(error);
+          },
+          std::move(parent_error))),
       roll_(config()) {
   check_ = std::make_unique<CallCheck>(
       config(), shared_recorder(), CallCheckLimits::from_environment(),
-      [this](const std::string& text) { first_error_.set(MismatchError("[nccl] " + text)); });
+      [this](const std::string& text) { first_error_->set(MismatchError("[nccl] " + text)); });
   watchdog_ = std::make_unique<NcclWatchdog>(NcclWatchdog::Watched{
-      *communicator_, operations_, first_error_, recorder(), roll_, config()});
+      *communicator_, operations_, *first_error_, recorder(), roll_, config()});
 }
 
 NcclProcessGroup::~NcclProcessGroup() {
   leave();
   roll_.leave(recorder().position().collectives);
   watchdog_.reset();
-  first_error_.is_set() ? communicator_->abort() : communicator_->destroy();
+  first_error_->is_set() ? communicator_->abort() : communicator_->destroy();
 }
 
 Allocation NcclProcessGroup::do_allocate(std::size_t size_bytes) {
@@ -187,9 +188,9 @@ bool NcclProcessGroup::finish_or_break(const IsNeeded& is_needed, const Reason& 
       if (std::exchange(oldest, unfinished) != unfinished || !operations_.is_reached(unfinished)) {
         by_itself = Deadline::after(kLeaveTimeout);
       }
-      if (!by_abort && (by_itself.passed() || first_error_.is_set())) {
-        if (!first_error_.is_set()) recorder().broken();  // leaving is not this rank's error
-        first_error_.set(
+      if (!by_abort && (by_itself.passed() || first_error_->is_set())) {
+        if (!first_error_->is_set()) recorder().broken();  // leaving is not this rank's error
+        first_error_->set(
             PeerError("[nccl] " + reason(to_string(operations_.signature(unfinished)))));
         by_abort = Deadline::after(kAbortTimeout);
       }
@@ -197,48 +198,37 @@ bool NcclProcessGroup::finish_or_break(const IsNeeded& is_needed, const Reason& 
     }
     return !is_needed();
   } catch (const CudaError& error) {
-    first_error_.set(error);
-    return false;
+    first_error_->set(error);
+  } catch (const std::exception&) {  // such as bad_alloc
   }
-}
-
-// Runs f; if it throws, the group is broken: the other ranks wait for an operation that was begun.
-template <class F>
-void NcclProcessGroup::attempt(const CollectiveSignature& what, F&& f) {
-  first_error_.rethrow_if_set();
-  const cu::DeviceGuard guard(device());
-  try {
-    f();
-  } catch (const std::exception& error) {  // such as bad_alloc
-    break_group(first_error_, roll_,
-                {.rank = fmt::format("rank {}", job_rank()),
-                 .what = fmt::format("{} of group \"{}\"", to_string(what), name())},
-                describe(error));
-    first_error_.rethrow_if_set();
-  }
+  return false;
 }
 
 // All of them get one number. The watchdog uses the name of the first one and the timeout of the
-// last one.
+// last one. If this fails, the group is broken: the other ranks wait for an operation that was
+// begun.
 std::uint64_t NcclProcessGroup::submit(std::span<const Collective> operations) {
-  first_error_.rethrow_if_set();
+  first_error_->rethrow_if_set();
   make_room();
   const std::uint64_t sequence = operations_.next();
   for (const Collective& each : operations) recorder().submitted(sequence, each);
   const CollectiveSignature signature = signature_of(operations.front(), sequence);
   operations_.begin(signature, operations.back().timeout, operands_of(operations));
-  attempt(signature, [&] {
+  const cu::DeviceGuard guard(device());
+  try {
     order_behind_producers(operations);
     if (timer_) timer_->begin(sequence);
-    try {
-      enqueue(operations);
-    } catch (...) {
-      operations_.record_some(side_.view());
-      throw;
-    }
+    enqueue(operations);
     if (timer_) timer_->end(sequence);
     operations_.record(side_.view());
-  });
+  } catch (const std::exception& error) {  // such as bad_alloc
+    operations_.record_some(side_.view());
+    break_group(*first_error_, roll_,
+                {.rank = fmt::format("rank {}", job_rank()),
+                 .what = fmt::format("{} of group \"{}\"", to_string(signature), name())},
+                describe(error));
+    first_error_->rethrow_if_set();
+  }
   return sequence;
 }
 
@@ -272,7 +262,7 @@ void NcclProcessGroup::enqueue(std::span<const Collective> operations) {
 }
 
 void NcclProcessGroup::wait(std::uint64_t sequence, Stream consumer) {
-  first_error_.rethrow_if_set();
+  first_error_->rethrow_if_set();
   operations_.make_wait(sequence, consumer);
 }
 
@@ -281,15 +271,15 @@ void NcclProcessGroup::wait(std::uint64_t sequence, Stream consumer) {
 // listens may do so later.
 void NcclProcessGroup::wait_host(std::uint64_t sequence, Timeout timeout) {
   wait_until_done(sequence, timeout);
-  first_error_.poll_if_answering();
-  first_error_.rethrow_if_set();
+  first_error_->poll_if_answering();
+  first_error_->rethrow_if_set();
 }
 
 void NcclProcessGroup::wait_until_done(std::uint64_t sequence, Timeout timeout) {
   const Deadline deadline = Deadline::after(timeout);
-  first_error_.rethrow_if_set();
+  first_error_->rethrow_if_set();
   while (!operations_.done(sequence)) {
-    first_error_.rethrow_if_set();
+    first_error_->rethrow_if_set();
     if (deadline.passed()) {
       throw TimeoutError(fmt::format(
           "[nccl] wait for {} of group \"{}\" on rank {}: not finished after {} ms",
@@ -301,7 +291,7 @@ void NcclProcessGroup::wait_until_done(std::uint64_t sequence, Timeout timeout) 
 
 // The watchdog will see the error and end running kernels.
 void NcclProcessGroup::do_abort(std::string_view reason) {
-  first_error_.set(PeerError(fmt::format("[nccl] rank {} aborted: {}", job_rank(), reason)));
+  first_error_->set(PeerError(fmt::format("[nccl] rank {} aborted: {}", job_rank(), reason)));
 }
 
 }  // namespace

@@ -16,7 +16,8 @@ namespace ddp {
 // to the dtype and does not use its fastest paths. A float16 sum can overflow where the average
 // would not; scale the loss down.
 //
-// A destroyed group waits up to a second for its own work, then tells its peers and aborts.
+// A destroyed group gives its own operations a second. If one does not end, the group breaks on all
+// ranks, and its communicator is aborted.
 [[nodiscard]] std::shared_ptr<ProcessGroup> make_nccl_process_group(GroupConfig config);
 
 // "2.28.9": the loaded NCCL. Throws CudaError if NCCL is missing or not built in.
