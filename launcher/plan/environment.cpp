@@ -36,11 +36,6 @@ void set_if_missing(EnvironmentBlock& block, std::string_view name, const std::s
   if (find(block, name) == nullptr) set(block, name, value);
 }
 
-std::string last_words(const Attempt& attempt, int local_rank, const char* file) {
-  if (attempt.error_directory.empty()) return "";
-  return attempt.error_directory + "/" + std::to_string(local_rank) + "/" + file;
-}
-
 WorkerEnv worker_env(const WorkerPlan& plan, const JobLayout& layout, const Attempt& attempt,
                      int local_rank) {
   return {.rank = layout.first_rank + local_rank,
@@ -95,7 +90,7 @@ EnvironmentBlock worker_environment(const WorkerPlan& plan, const JobLayout& lay
   for (const std::string& name : changes.unset) remove(block, name);
   for (const auto& [name, value] : changes.set) set(block, name, value);
   for (const auto& [name, value] : changes.set_if_missing) set_if_missing(block, name, value);
-  set(block, "TORCHELASTIC_ERROR_FILE", last_words(attempt, local_rank, "error.json"));
+  set(block, "TORCHELASTIC_ERROR_FILE", error_file(attempt.error_directory, local_rank));
   for (const auto& [name, value] : placement.environment) set(block, name, value);
   // A Python program that is executed by itself; others get -u.
   const bool is_python = !plan.command.argv.empty() && plan.command.argv.front().ends_with(".py");
@@ -105,11 +100,12 @@ EnvironmentBlock worker_environment(const WorkerPlan& plan, const JobLayout& lay
       set_if_missing(block, name, value);
     }
   }
-  if (plan.rank0_on_terminal && env.rank == 0) set(block, "DDP_LAUNCH_TTY", "1");
-  const std::string crash_file = last_words(attempt, local_rank, "crash.txt");
-  if (!crash_file.empty()) set(block, "DDP_CRASH_FILE", crash_file);
-  if (!crash_file.empty() && has_files(plan.logs)) {
-    set(block, "DDP_EVENTS_FILE", last_words(attempt, local_rank, "events.txt"));
+  if (!plan.rank0_terminal.empty() && env.rank == 0) {
+    set(block, "DDP_LAUNCH_TTY", plan.rank0_terminal);
+  }
+  if (const std::string& directory = attempt.error_directory; !directory.empty()) {
+    set(block, "DDP_CRASH_FILE", crash_file(directory, local_rank));
+    if (has_files(plan.logs)) set(block, "DDP_EVENTS_FILE", events_file(directory, local_rank));
   }
   if (!attempt.worker_slots.empty()) set(block, "DDP_WORKER_SLOTS", attempt.worker_slots);
   return block;

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdlib>
 #include <iterator>
 #include <optional>
@@ -65,9 +66,16 @@ void require_descriptors(int workers) {
   rlimit limit{};
   const rlim_t needed = 5 * static_cast<rlim_t>(workers) + 32;
   if (::getrlimit(RLIMIT_NOFILE, &limit) == 0 && needed > limit.rlim_cur) {
-    throw LaunchError(fmt::format("{} workers need {} open files, but the limit is {} (ulimit -Hn)",
-                                  workers, needed, limit.rlim_cur));
+    throw LaunchError(fmt::format("{} worker{} {} open files, but the limit is {} (ulimit -Hn)",
+                                  workers, workers == 1 ? " needs" : "s need", needed,
+                                  limit.rlim_cur));
   }
+}
+
+// Its path, or nothing if that is another kind of file.
+std::string terminal_of_stdout() {
+  std::array<char, 256> path;
+  return ::ttyname_r(STDOUT_FILENO, path.data(), path.size()) == 0 ? path.data() : "";
 }
 
 WorkerPlan plan_workers(const Options& options, int cpus) {
@@ -82,8 +90,9 @@ WorkerPlan plan_workers(const Options& options, int cpus) {
   plan.max_restarts = options.max_restarts;
   plan.usable_cpus = cpus;
   plan.oversubscribe = options.placement.oversubscribe;
-  plan.rank0_on_terminal =
-      route(options.logs, 0, 0, Channel::kOut).to_console && ::isatty(STDOUT_FILENO) == 1;
+  if (route(options.logs, 0, 0, Channel::kOut).to_console) {
+    plan.rank0_terminal = terminal_of_stdout();
+  }
   if (options.grace) {
     plan.failure_grace = std::min(plan.failure_grace, *options.grace);
     plan.keyboard_grace = plan.outside_grace = *options.grace;

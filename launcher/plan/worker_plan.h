@@ -35,7 +35,7 @@ struct WorkerPlan {
   int usable_cpus = 1;
   std::vector<Placement> placements = {};  // by local rank; empty: no placement
   bool oversubscribe = false;              // workers may share GPUs
-  bool rank0_on_terminal = false;          // rank 0's output ends on a terminal, through our pipe
+  std::string rank0_terminal = {};  // the one that shows rank 0's output, through our pipe, if any
   // The time between SIGTERM, or SIGUSR1 from outside, and SIGKILL.
   Timeout failure_grace{2000};
   Timeout keyboard_grace{3000};
@@ -58,10 +58,17 @@ struct JobLayout {
 
 struct Attempt {
   int restart_count = 0;
-  // DIR/<local rank>/error.json and crash.txt take a worker's error and crash records; empty: none.
+  // Holds the workers' error and crash records; empty: none.
   std::string error_directory = {};
   std::string worker_slots = {};  // path of the memory of WorkerSlots; empty: none
 };
+
+// A worker's own directory in Attempt::error_directory, and its files there, which have no path if
+// there is no such directory.
+[[nodiscard]] std::string rank_directory(const std::string& directory, int local_rank);
+[[nodiscard]] std::string error_file(const std::string& directory, int local_rank);
+[[nodiscard]] std::string crash_file(const std::string& directory, int local_rank);
+[[nodiscard]] std::string events_file(const std::string& directory, int local_rank);
 
 [[nodiscard]] Placement placement_of(const WorkerPlan& plan, int local_rank);
 

@@ -172,11 +172,11 @@ bool RunFolder::make_attempt(int workers) const {
 }
 
 std::string RunFolder::error_file(int local_rank) const {
-  return attempt_.empty() ? "" : rank_folder(local_rank) + "/error.json";
+  return launcher::error_file(attempt_, local_rank);
 }
 
 std::string RunFolder::crash_file(int local_rank) const {
-  return attempt_.empty() ? "" : rank_folder(local_rank) + "/crash.txt";
+  return launcher::crash_file(attempt_, local_rank);
 }
 
 std::string RunFolder::log_file(int local_rank, Channel channel) const {
@@ -185,7 +185,7 @@ std::string RunFolder::log_file(int local_rank, Channel channel) const {
 }
 
 std::string RunFolder::rank_folder(int local_rank) const {
-  return fmt::format("{}/{}", attempt_, local_rank);
+  return rank_directory(attempt_, local_rank);
 }
 
 }  // namespace ddp::launcher

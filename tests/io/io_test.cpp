@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include <fcntl.h>
+#include <pty.h>
+#include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -216,12 +218,24 @@ TEST_CASE("a progress bar that stops early keeps its line", "[io][progress]") {
 
 TEST_CASE("a launcher's terminal counts as a terminal", "[io][progress]") {
   {
-    const ddp::test::ScopedVariable is_terminal("DDP_LAUNCH_TTY", "1");
+    const ddp::test::ScopedVariable is_terminal("DDP_LAUNCH_TTY", "/dev/pts/7");
     CHECK(ddp::progress_style_of_stdout() == ddp::ProgressStyle::kBar);
   }
-  const ddp::test::ScopedVariable is_none("DDP_LAUNCH_TTY", "0");
+  const ddp::test::ScopedVariable is_none("DDP_LAUNCH_TTY", "");
   CHECK(ddp::progress_style_of_stdout() ==
         (isatty(STDOUT_FILENO) != 0 ? ddp::ProgressStyle::kBar : ddp::ProgressStyle::kLines));
+}
+
+TEST_CASE("a progress bar is as wide as the launcher's terminal", "[io][progress]") {
+  if (isatty(STDOUT_FILENO) != 0) return;  // which would count in its place
+  int master = -1, terminal = -1;
+  winsize size{.ws_row = 9, .ws_col = 47, .ws_xpixel = 0, .ws_ypixel = 0};
+  REQUIRE(openpty(&master, &terminal, nullptr, nullptr, &size) == 0);
+  const ddp::FileDescriptor owned_master(master), owned_terminal(terminal);
+  const ddp::test::ScopedVariable path("DDP_LAUNCH_TTY", ttyname(terminal));
+  CHECK(ddp::terminal_columns() == 47);
+  const ddp::test::ScopedVariable none("DDP_LAUNCH_TTY", "");
+  CHECK(ddp::terminal_columns() == 0);
 }
 
 TEST_CASE("a progress bar stays on one line of a narrow terminal", "[io][progress]") {

@@ -133,6 +133,14 @@ TEST_CASE("Ctrl-C on a terminal stops the job", "[guardian][terminal]") {
   terminal.check_report_ends();
 }
 
+// It has no terminal of its own, and its output is a pipe.
+TEST_CASE("rank 0 can ask how wide the launcher's terminal is", "[guardian][terminal]") {
+  Terminal terminal({"sh", "-c", "stty cols 47 rows 9; exec \"$@\"", "sh", DDP_LAUNCH_PATH, "--",
+                     "sh", "-c", "stty -F \"$DDP_LAUNCH_TTY\" size >&3"});
+  terminal.read_report("9 47\n");
+  CHECK(terminal.wait(kStopBound) == 0);
+}
+
 TEST_CASE("Ctrl-Z on a terminal suspends the workers, and fg continues them",
           "[guardian][terminal]") {
   const TemporaryDirectory folder;

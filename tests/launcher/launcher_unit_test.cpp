@@ -177,10 +177,10 @@ TEST_CASE("workers that share GPUs get different NCCL_HOSTIDs, and keep what the
 
 TEST_CASE("only rank 0 of a job on a terminal gets DDP_LAUNCH_TTY", "[environment]") {
   Job job = job_of(2, 8);
-  CHECK(values_of(job.environment(0, {"DDP_LAUNCH_TTY=1"}), "DDP_LAUNCH_TTY").empty());
-  job.plan.rank0_on_terminal = true;
-  CHECK(values_of(job.environment(0), "DDP_LAUNCH_TTY") == Strings{"1"});
-  CHECK(values_of(job.environment(1, {"DDP_LAUNCH_TTY=1"}), "DDP_LAUNCH_TTY").empty());
+  CHECK(values_of(job.environment(0, {"DDP_LAUNCH_TTY=/dev/x"}), "DDP_LAUNCH_TTY").empty());
+  job.plan.rank0_terminal = "/dev/pts/7";
+  CHECK(values_of(job.environment(0), "DDP_LAUNCH_TTY") == Strings{"/dev/pts/7"});
+  CHECK(values_of(job.environment(1, {"DDP_LAUNCH_TTY=/dev/x"}), "DDP_LAUNCH_TTY").empty());
 }
 
 TEST_CASE("each worker gets its share of the CPUs, at least one", "[environment]") {

@@ -37,7 +37,7 @@ std::vector<const NamedBuffer*> sorted_by_name(std::span<const NamedBuffer> tens
   return sorted;
 }
 
-// The digits behind the metadata, then behind each of the tensors.
+// The digits after the metadata, then after each of the tensors.
 std::vector<std::string> checksums_on_the_way(const std::vector<const NamedBuffer*>& sorted,
                                               const SafetensorsMetadata& metadata) {
   Crc32 crc;

@@ -6,7 +6,7 @@
 //   "checksum"  := CRC-32 as zlib computes it, 8 hexadecimal digits, of
 //                  (KEY 0 VALUE 0)*                  the other metadata, by ascending key
 //                  (NAME 0 DTYPE 0 SHAPE 0 data)*    the tensors, by ascending name
-//   "checksums" := the values that it has on the way: behind the metadata and behind each tensor, 8
+//   "checksums" := the values that it has on the way: after the metadata and after each tensor, 8
 //                  digits each, so the last ones are "checksum"'s
 //   DTYPE       := "float32" | ...                   as to_string() spells it
 //   SHAPE       := "" | size ("," size)*

@@ -38,7 +38,7 @@ bool take(std::string_view& text, std::int64_t& number) {
   return true;
 }
 
-// A list is much shorter than this; what is longer is none.
+// A list is much shorter than this; a longer file is not a list.
 constexpr std::size_t kLongestList = std::size_t{1} << 20;
 
 std::string read_list(const std::filesystem::path& path) try {

@@ -9,6 +9,8 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
+#include <string>
+#include <string_view>
 #include <utility>
 
 #include "ddp/base/file_descriptor.h"
@@ -45,6 +47,11 @@ std::string tail(const ProgressState& state) {
                      clock_time(state.time_left()));
 }
 
+std::string_view launcher_terminal() {
+  const char* path = std::getenv("DDP_LAUNCH_TTY");
+  return path == nullptr ? "" : path;
+}
+
 }  // namespace
 
 std::optional<std::chrono::seconds> ProgressState::time_left() const {
@@ -68,15 +75,16 @@ std::string format_progress_line(const ProgressState& state) {
 }
 
 std::size_t terminal_columns() {
-  const FileDescriptor terminal(::open("/dev/tty", O_WRONLY | O_NOCTTY | O_CLOEXEC));
   winsize size{};
+  if (::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0) return size.ws_col;
+  const FileDescriptor terminal(
+      ::open(std::string(launcher_terminal()).c_str(), O_WRONLY | O_NOCTTY | O_CLOEXEC));
   return ::ioctl(terminal.get(), TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
 }
 
 ProgressStyle progress_style_of_stdout() {
-  const char* launcher = std::getenv("DDP_LAUNCH_TTY");
-  const bool terminal = launcher != nullptr && std::string_view(launcher) == "1";
-  return terminal || isatty(STDOUT_FILENO) != 0 ? ProgressStyle::kBar : ProgressStyle::kLines;
+  const bool is_terminal = !launcher_terminal().empty() || ::isatty(STDOUT_FILENO) != 0;
+  return is_terminal ? ProgressStyle::kBar : ProgressStyle::kLines;
 }
 
 Progress::Progress(const ProgressOptions& options, Sink sink)

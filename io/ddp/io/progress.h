@@ -40,11 +40,11 @@ struct ProgressState {
 enum class ProgressStyle { kBar, kLines };
 
 // kBar if standard output is a terminal, or a pipe to a launcher whose output is one (the launcher
-// sets DDP_LAUNCH_TTY=1); else kLines.
+// sets DDP_LAUNCH_TTY to the terminal's path); else kLines.
 [[nodiscard]] ProgressStyle progress_style_of_stdout();
 
-// The width of the terminal that controls this process, which may change at any time; 0 if there is
-// no such terminal, or it does not tell.
+// The width of that terminal, which may change at any time; 0 if there is none, or it does not
+// tell.
 [[nodiscard]] std::size_t terminal_columns();
 
 struct ProgressOptions {
