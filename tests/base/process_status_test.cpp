@@ -36,6 +36,7 @@ TEST_CASE("process states are read from /proc", "[process-status]") {
   CHECK(parsed->parent == 1);
   CHECK(parsed->group == 4700);
   CHECK(parsed->is_exiting());
+  CHECK(parsed->threads == 1);
   CHECK(parsed->start_time == 98765);
   CHECK_FALSE(parse_process_stat("4711 (a"));
   CHECK_FALSE(parse_process_stat("4711 (a) S 1"));
@@ -44,6 +45,19 @@ TEST_CASE("process states are read from /proc", "[process-status]") {
   CHECK(own->parent == ::getppid());
   CHECK_FALSE(own->is_exiting());
   CHECK_FALSE(own->is_stopped());
+}
+
+TEST_CASE("a process lives on after its main thread has ended", "[process-status]") {
+  const auto with = [](const char* state, int threads) {
+    return parse_process_stat("1 (a) " + std::string(state) +
+                              " 1 1 1 0 -1 0 1 2 3 4 5 6 7 8 20 0 " + std::to_string(threads) +
+                              " 0 98765 0\n")
+        .value();
+  };
+  CHECK(with("Z", 1).is_zombie());
+  CHECK(with("X", 1).is_zombie());
+  CHECK_FALSE(with("Z", 2).is_zombie());
+  CHECK_FALSE(with("S", 1).is_zombie());
 }
 
 TEST_CASE("a child ends with its parent, or learns that the parent is gone", "[process-status]") {

@@ -60,6 +60,12 @@ TEST_CASE("processes meet and reduce", "[process]") {
   CHECK_THAT(job[0].out(), Catch::Contains("sum 3\n"));
 }
 
+TEST_CASE("ranks whose main threads have ended meet and reduce", "[process]") {
+  Job job(3, "without-main-thread", "auto", "patient");
+  for (int rank = 0; rank < job.size(); ++rank) CHECK(job[rank].wait() == 0);
+  CHECK_THAT(job[0].out(), Catch::Contains("sum 3\n"));
+}
+
 TEST_CASE("the ranks that survive a kill name the dead one", "[process]") {
   for (const std::string& backend : test::cpu_backends()) {
     for (const int victim : {0, 1, 2}) {

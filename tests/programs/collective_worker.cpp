@@ -23,6 +23,7 @@
 //   fork         asks a child that it has forked, not itself, to stop
 //   log          returns from main while another thread is logging
 //   sum          calls all_reduce once; rank 0 prints the sum
+//   without-main-thread  the same on another thread, while the main thread has ended
 //   sum-placed   the same, and it passes RANK, WORLD_SIZE and MASTER_* to init_process_group
 //   sum-allocated  the same with the group's memory, where each rank has its rank + 1; also for the
 //                backend nccl
@@ -406,17 +407,25 @@ int run(const std::string& mode, const std::string& backend, const Patience& pat
   return 0;
 }
 
-}  // namespace
-
-int main(int argc, char** argv) {
-  const std::string mode = argc > 1 ? argv[1] : "sum";
+int run_and_tell(const std::string& mode, const std::string& backend, const Patience& patience) {
   try {
-    const bool is_patient = argc > 3 && argv[3] == std::string_view("patient");
-    return run(mode, argc > 2 ? argv[2] : "auto", is_patient ? kPatient : kQuick);
+    return run(mode, backend, patience);
   } catch (const std::exception& error) {
     if (mode.ends_with("aborters") && dynamic_cast<const ddp::PeerError*>(&error)) std::abort();
     ddp::record_error(error);
     std::fprintf(stderr, "%s\n", ddp::describe(error).c_str());
     return 3;
   }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const std::string mode = argc > 1 ? argv[1] : "sum";
+  const std::string backend = argc > 2 ? argv[2] : "auto";
+  const bool is_patient = argc > 3 && argv[3] == std::string_view("patient");
+  const Patience& patience = is_patient ? kPatient : kQuick;
+  if (mode != "without-main-thread") return run_and_tell(mode, backend, patience);
+  std::thread([=, &patience] { std::exit(run_and_tell("sum", backend, patience)); }).detach();
+  ::pthread_exit(nullptr);
 }

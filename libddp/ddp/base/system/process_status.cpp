@@ -71,8 +71,8 @@ int exit_code_of(int status) {
 
 bool ProcessStat::is_exiting() const { return is_zombie() || (flags & kPfExiting) != 0; }
 
-// "pid (name) state ppid pgrp session tty tpgid flags", twelve more numbers, then "starttime …";
-// the name may hold blanks and brackets.
+// "pid (name) state ppid pgrp session tty tpgid flags", ten more numbers, "num_threads itrealvalue
+// starttime …"; the name may hold blanks and brackets.
 std::optional<ProcessStat> parse_process_stat(std::string_view text) {
   const std::size_t name_end = text.rfind(')');
   if (name_end == std::string_view::npos) return std::nullopt;
@@ -83,8 +83,8 @@ std::optional<ProcessStat> parse_process_stat(std::string_view text) {
   if (!(before >> result.pid)) return std::nullopt;
   after >> result.state >> result.parent >> result.group >> skipped >> skipped >> skipped >>
       result.flags;
-  for (int i = 0; i < 12; ++i) after >> skipped;
-  if (!(after >> result.start_time)) return std::nullopt;
+  for (int i = 0; i < 10; ++i) after >> skipped;
+  if (!(after >> result.threads >> skipped >> result.start_time)) return std::nullopt;
   return result;
 }
 
@@ -103,8 +103,8 @@ std::string describe_process(pid_t pid) {
 
 // The parent may have died before the prctl: then the death signal never comes, but the parent has
 // changed.
-bool die_with(pid_t parent) {
-  return ::prctl(PR_SET_PDEATHSIG, SIGKILL) == 0 && ::getppid() == parent;
+bool die_with(pid_t parent, int signal_number) {
+  return ::prctl(PR_SET_PDEATHSIG, signal_number) == 0 && ::getppid() == parent;
 }
 
 }  // namespace ddp

@@ -47,10 +47,12 @@ struct ProcessStat {
   pid_t parent = 0;
   pid_t group = 0;
   unsigned flags = 0;  // the kernel's PF_* flags
+  int threads = 1;
   // In the kernel's ticks since the boot: with the pid it names a process for good.
   std::uint64_t start_time = 0;
 
-  [[nodiscard]] bool is_zombie() const { return state == 'Z' || state == 'X'; }
+  // The state is that of the main thread, which may end before the others (pthread_exit).
+  [[nodiscard]] bool is_zombie() const { return state == 'X' || (state == 'Z' && threads <= 1); }
   // True if a signal or a debugger stopped the process.
   [[nodiscard]] bool is_stopped() const { return state == 'T' || state == 't'; }
 
@@ -68,9 +70,9 @@ struct ProcessStat {
 // "pid 4711 (python3 train.py)", with the beginning of a long command line.
 [[nodiscard]] std::string describe_process(pid_t pid);
 
-// For a child between fork and exec, or its whole life: the kernel kills it when the thread that
-// forked it ends. False if the kernel cannot do that, or if `parent` is already dead.
+// For a child between fork and exec, or its whole life: the kernel sends it the signal when the
+// thread that forked it ends. False if the kernel cannot do that, or if `parent` is already dead.
 // Async-signal-safe.
-[[nodiscard]] bool die_with(pid_t parent);
+[[nodiscard]] bool die_with(pid_t parent, int signal_number = SIGKILL);
 
 }  // namespace ddp

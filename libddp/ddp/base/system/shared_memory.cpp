@@ -8,8 +8,11 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <filesystem>
 #include <map>
 #include <mutex>
+#include <string>
+#include <system_error>
 #include <utility>
 
 #include "ddp/base/error.h"
@@ -61,6 +64,25 @@ struct stat status_of(int fd) {
   return status;
 }
 
+// A process has its descriptors until its last thread ends; below /proc/PID/fd they are those of
+// the main thread, which may end before. Leaves the reason in errno if it fails.
+FileDescriptor open_file(const SharedMemory::Name& name) {
+  const auto open = [](const std::string& path) {
+    return FileDescriptor(::open(path.c_str(), O_RDWR | O_CLOEXEC));
+  };
+  FileDescriptor file = open(to_string(name));
+  if (file.is_open()) return file;
+  const int error = errno;
+  std::error_code ignored;
+  const std::string threads = "/proc/" + std::to_string(name.pid) + "/task";
+  for (const auto& thread : std::filesystem::directory_iterator(threads, ignored)) {
+    file = open(thread.path() / "fd" / std::to_string(name.fd));
+    if (file.is_open()) break;
+  }
+  errno = error;
+  return file;
+}
+
 std::byte* map(int fd, std::size_t size_bytes) {
   void* data = ::mmap(nullptr, size_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
   if (data == MAP_FAILED) {
@@ -105,7 +127,7 @@ std::shared_ptr<SharedMemory> SharedMemory::open(const Name& name) {
     if (const auto own = own_memory().find(name)) return own;
   }
   const std::string path = to_string(name);
-  FileDescriptor file(::open(path.c_str(), O_RDWR | O_CLOEXEC));
+  FileDescriptor file = open_file(name);
   if (!file.is_open()) {
     throw SystemError("cannot open the shared memory " + path +
                           " (processes in different containers or of different users?)",

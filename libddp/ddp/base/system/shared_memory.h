@@ -24,7 +24,7 @@ class SharedMemory {
   struct Name {
     pid_t pid = 0;
     int fd = -1;
-    ino_t inode = 0;  // tells it from what had the descriptor before or has it after
+    ino_t inode = 0;  // shows if the descriptor was reused
     std::size_t size_bytes = 0;
   };
 
@@ -43,8 +43,8 @@ class SharedMemory {
   // Makes all pages present in this mapping, so that none is missing later, when that would end the
   // process (SIGBUS). Throws SystemError if memory is short.
   void populate() const;
-  // For the process that created it; of a copy of it by fork() nothing happens. Gives the pages
-  // back to the system although others may still have mapped them: all find zeros from now on.
+  // Gives the pages back to the system although others may still have mapped them: all find zeros
+  // from now on. Only for the process that created it; does nothing in a forked child.
   void discard() noexcept;
   [[nodiscard]] bool is_discarded() const { return is_discarded_.load(); }
 
