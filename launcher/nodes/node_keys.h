@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// The keys, under the launchers' prefix, by which the nodes of a job meet and part. NodeWatch has
-// those of the time between.
+// The keys, under the launchers' prefix, that are used while the nodes of a job meet and when the
+// job ends. NodeWatch has those used in between.
 #pragma once
 
 #include <string>

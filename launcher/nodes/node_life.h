@@ -10,11 +10,11 @@
 
 namespace ddp::launcher {
 
-// Whether the launcher that is entered under a node's rank lives, as its counter in the store tells
-// another launcher while nodes meet. Look at it more often than every second.
+// Whether the launcher registered under a node's rank is alive. While the nodes meet, another
+// launcher learns it from a counter in the store. Look at it more often than every second.
 class NodeLife {
  public:
-  // What the store has under node_key() and alive_key(). With another entry all begins anew.
+  // What the store has under node_key() and alive_key(). A new entry starts everything anew.
   void look(const std::string& entry, std::int64_t signs) {
     if (entry != entry_) *this = NodeLife(entry, signs);
     has_moved_ = has_moved_ || signs != first_;

@@ -188,7 +188,7 @@ void NodeWatch::leave() {
   WaitLimit limit(kStoreTimeout, is_interrupted_);
   try {
     auto left = meeting_.store->add(kLeftKey, 1);
-    while (meeting_.self == 0 && left < node_count() && !limit.passed()) {
+    while (meeting_.self == 0 && left < node_count() && !has_lost_node() && !limit.passed()) {
       std::this_thread::sleep_for(kBetweenLooks);
       left = meeting_.store->add(kLeftKey, 0);
     }

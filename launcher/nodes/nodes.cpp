@@ -11,6 +11,7 @@
 
 #include "ddp/base/error.h"
 #include "ddp/base/net/resolve.h"
+#include "ddp/base/number_in.h"
 #include "ddp/base/rank_list.h"
 #include "ddp/store/prefix_store.h"
 #include "ddp/store/tcp_store.h"
@@ -26,6 +27,8 @@ namespace {
 constexpr Timeout kBetweenTries = std::chrono::seconds(1);
 constexpr Timeout kBetweenLookUps{250};
 
+constexpr const char* kOtherVersion =
+    "a node of this job runs another launcher, or another version of ddp-launch";
 constexpr const char* kRefused = "refused";  // "HOST: REASON" of the last node that did not fit
 
 void wait_for_node0(const Error& error, Patience& patience) {
@@ -177,9 +180,7 @@ Node read_node(std::istringstream& lines) {
   Node node;
   std::getline(lines, node.host);
   lines >> node.launcher >> node.workers;
-  if (!lines) {
-    throw LaunchError("a node of this job runs another launcher, or another version of ddp-launch");
-  }
+  if (!lines) throw LaunchError(kOtherVersion);
   return node;
 }
 
@@ -254,7 +255,9 @@ std::optional<Meeting> try_to_meet(NodePlan& plan, const std::string& host,
                     "node {}, since this one showed no sign of life",
                     *rank));
   }
-  meeting.worker_port = static_cast<std::uint16_t>(std::stoi(store.get("worker_port")));
+  const auto worker_port = number_in<std::uint16_t>(store.get("worker_port"));
+  if (!worker_port) throw LaunchError(kOtherVersion);
+  meeting.worker_port = *worker_port;
   meeting.nodes = parse_nodes(met, plan.count);
   return meeting;
 }

@@ -109,7 +109,7 @@ std::string cause_of_factor(double factor, double growth) {
     return "they are divided by the number of ranks twice: the engine has done it already";
   }
   return "multiply the mean loss by what begin_step returns, and give begin_step the number of "
-         "samples behind that mean";
+         "samples in that mean";
 }
 
 std::string cause_of_distance(double relative, const StepSketch& step, int ranks) {
@@ -119,8 +119,8 @@ std::string cause_of_distance(double relative, const StepSketch& step, int ranks
            "16-bit arithmetic, it vanishes in float64, and a larger --tolerance allows it";
   }
   std::string text = fmt::format(
-      "do {} together read the samples of the global batch, each once (a sampler with rank and "
-      "world size, and the same seed on all)? Do dropout or augmentation depend on the rank?",
+      "with {}, is each sample of the global batch read once (a sampler with rank and world size, "
+      "and the same seed on all)? Do dropout or augmentation depend on the rank?",
       count_ranks(ranks));
   if (step.has_buffers) {
     text += " Does batch norm see the rank's own batch alone (convert_sync_batchnorm)?";
@@ -170,7 +170,7 @@ class Comparer {
     const StepSketch& a = reference_.steps[k];
     const StepSketch& b = other_.steps[k];
     std::string text;
-    if (!have_same_parameters(a, b)) text = "the models have other parameters";
+    if (!have_same_parameters(a, b)) text = "the models have different parameters";
     const StepSketch* before = step_before(reference_, k);
     const StepSketch* control = control_of(k);
     const bool is_first = before == nullptr;
@@ -206,8 +206,8 @@ class Comparer {
         fmt::format("parameter '{}' differs by {:.2g}", distance.parameter, distance.relative);
     if (before == nullptr) {
       return what +
-             " before any step: give the model the same seed, whatever the rank and their "
-             "number";
+             " before any step: give the model the same seed on every rank, and for every number "
+             "of ranks";
     }
     return what +
            ", although its gradient was the same: does the learning rate depend on the "
@@ -241,7 +241,8 @@ class Comparer {
     result_.may_be_rounding = distance.relative < kRelated;
     const std::string of_last_bits =
         has_control
-            ? fmt::format(" (other last bits alone change one by {:.2g})", of_control.relative)
+            ? fmt::format(" (changing only the last bits of the parameters changes one by {:.2g})",
+                          of_control.relative)
             : "";
     return fmt::format("the gradient of '{}' differs by {:.2g}{}: {}", distance.parameter,
                        distance.relative, of_last_bits,

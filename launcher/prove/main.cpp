@@ -23,13 +23,10 @@
 namespace ddp::prove {
 namespace {
 
-constexpr int kDiffer = 1;
-constexpr int kFailed = 2;
-
 void print(std::string_view text) {
   const int error = write_all(STDOUT_FILENO, text);
   if (error == 0) return;
-  throw launcher::LaunchError("cannot write to stdout: " + error_text(error), EXIT_FAILURE);
+  throw launcher::LaunchError("cannot write to stdout: " + error_text(error), kFailed);
 }
 
 int fail(const std::string& text, int exit_code) {
@@ -63,7 +60,7 @@ std::string describe(const Comparison& comparison) {
 Run record_control(const Run& reference, const Options& options) {
   Run control = record_run(reference.ranks, options, Start::kNudged);
   constexpr double kAny = std::numeric_limits<double>::infinity();
-  print(fmt::format("{}, with parameters that begin with other last bits: {}\n",
+  print(fmt::format("{}, starting from parameters that differ in their last bits: {}\n",
                     count_ranks(control.ranks), describe(compare(reference, control, kAny))));
   return control;
 }
@@ -80,20 +77,16 @@ int prove(const Options& options) {
       comparison = compare(reference, other, options.tolerance, &*control);
     }
     if (!comparison.difference.empty()) {
-      return fail(fmt::format("{} do not train the same model as {}: {}", count_ranks(other.ranks),
-                              count_ranks(reference.ranks), comparison.difference),
-                  kDiffer);
+      return fail(
+          fmt::format("{} and {} do not train the same model: {}", count_ranks(reference.ranks),
+                      count_ranks(other.ranks), comparison.difference),
+          kDiffer);
     }
     print(fmt::format("{}: {}\n", count_ranks(other.ranks), describe(comparison)));
   }
   print(fmt::format("the same model with any of these numbers of ranks{}\n",
                     control ? ", but for rounding, which grows" : ""));
   return EXIT_SUCCESS;
-}
-
-// The run's own, unless that would say that the models differ.
-int exit_code_after(const RunError& error) {
-  return error.exit_code() == kDiffer ? kFailed : error.exit_code();
 }
 
 int run(const std::vector<std::string>& args) {
@@ -110,8 +103,6 @@ int main(int argc, char** argv) {
   using ddp::prove::fail;
   try {
     return ddp::prove::run({argv + 1, argv + argc});
-  } catch (const ddp::prove::RunError& error) {
-    return fail(error.what(), ddp::prove::exit_code_after(error));
   } catch (const ddp::launcher::LaunchError& error) {
     return fail(error.what(), error.exit_code());
   } catch (const std::exception& error) {

@@ -41,7 +41,7 @@ void set(Options& options, const FlagValue& value) {
     options.tolerance = to_tolerance(value);
   } else {
     throw LaunchError("unknown flag '" + value.source +
-                      "'; ddp-launch's flags come behind the numbers of ranks (see --help)");
+                      "'; ddp-launch's flags come after the numbers of ranks (see --help)");
   }
 }
 

@@ -4,7 +4,6 @@
 #include <fcntl.h>
 #include <fmt/core.h>
 #include <sys/mman.h>
-#include <sys/prctl.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -43,8 +42,8 @@ std::vector<std::string> launch_command(int ranks, const Options& options) {
 }
 
 // In the child.
-[[noreturn]] void execute(std::vector<std::string> command) {
-  ::prctl(PR_SET_PDEATHSIG, SIGTERM);
+[[noreturn]] void execute(std::vector<std::string> command, pid_t parent) {
+  if (!die_with(parent, SIGTERM)) ::_exit(EXIT_FAILURE);
   const int null = ::open("/dev/null", O_WRONLY | O_CLOEXEC);
   ::dup2(null, STDOUT_FILENO);
   std::vector<char*> argv;
@@ -80,9 +79,10 @@ class StepFile {
 // Returns the exit code, or 128 + the signal. Ctrl-C reaches ddp-launch, too, which is waited for.
 int run(const std::vector<std::string>& command) {
   const ReapableChildren reapable;
+  const pid_t self = ::getpid();
   const pid_t job = ::fork();
   if (job < 0) throw SystemError("fork", errno);
-  if (job == 0) execute(command);
+  if (job == 0) execute(command, self);
   running_job = job;
   const auto ctrl_c = std::signal(SIGINT, SIG_IGN);
   const auto stop = std::signal(SIGTERM, forward);
@@ -104,9 +104,9 @@ Run record_run(int ranks, const Options& options, Start start) {
   ::setenv("DDP_PROVE_NUDGE", start == Start::kNudged ? "1" : "0", 1);
   const int exit_code = run(launch_command(ranks, options));
   if (exit_code != 0) {
-    throw RunError(
+    throw launcher::LaunchError(
         fmt::format("the run with {} ended with exit code {}", count_ranks(ranks), exit_code),
-        exit_code);
+        exit_code == kDiffer ? kFailed : exit_code);
   }
   Run result{.ranks = ranks, .steps = file.read()};
   if (result.steps.empty()) {

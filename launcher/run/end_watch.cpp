@@ -13,7 +13,8 @@
 namespace ddp::launcher {
 namespace {
 
-// Not a word about processes that will be killed before anybody has read it.
+// With less time left than this, nothing is said: the processes are killed before anybody could
+// read it.
 constexpr Timeout kWorthTelling{1000};
 
 }  // namespace

@@ -289,6 +289,8 @@ WorkerFailure Generation::describe_failure() const {
     for (const int rank : casualties_.finished()) {
       failure.finished.push_back({rank, workers_.noted(rank).step});
     }
+    // On other nodes, too, ranks may have ended before, of which this one does not know.
+    if (job_.layout.node_count > 1) failure.others = 0;
   }
   workers_.add_traces(failure);
   return failure;

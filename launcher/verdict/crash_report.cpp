@@ -11,6 +11,7 @@
 #include <fstream>
 #include <optional>
 #include <sstream>
+#include <system_error>
 
 #include "launcher/verdict/elf_image.h"
 #include "launcher/verdict/source_lines.h"
@@ -47,7 +48,7 @@ std::optional<Mapping> parse_mapping(const std::string& line) {
   return mapping;
 }
 
-// A return address is behind its call instruction, perhaps in the next function.
+// A return address comes after its call instruction, perhaps in the next function.
 std::optional<std::uint64_t> parse_address(const std::string& line) {
   std::istringstream fields(line);
   std::string kind;
@@ -66,6 +67,8 @@ Frame find_frame(const std::vector<Mapping>& mappings, std::uint64_t address) {
 }
 
 std::vector<Frame> read_frames(const std::string& path) {
+  std::error_code ignored;
+  if (!std::filesystem::is_regular_file(path, ignored)) return {};  // a worker may have made a pipe
   std::ifstream file(path);
   std::vector<Mapping> mappings;
   std::vector<Frame> frames;
@@ -83,7 +86,7 @@ std::string name_of(const Frame& frame) {
   return std::filesystem::path(frame.module).filename().string();
 }
 
-bool is_of_language(const Frame& frame) {
+bool is_of_runtime_library(const Frame& frame) {
   const std::string name = name_of(frame);
   return name.starts_with("libc.so") || name.starts_with("libstdc++.so") ||
          name.starts_with("libc++") || name.starts_with("libpthread") ||
@@ -91,12 +94,13 @@ bool is_of_language(const Frame& frame) {
 }
 
 void leave_out_abort(std::vector<Frame>& frames) {
-  const auto first = std::ranges::find_if_not(frames, is_of_language);
+  const auto first = std::ranges::find_if_not(frames, is_of_runtime_library);
   if (first != frames.end()) frames.erase(frames.begin(), first);
 }
 
 void leave_out_start_of_thread(std::vector<Frame>& frames) {
-  while (frames.size() > 1 && (is_of_language(frames.back()) || frames.back().address == 0)) {
+  while (frames.size() > 1 &&
+         (is_of_runtime_library(frames.back()) || frames.back().address == 0)) {
     frames.pop_back();
   }
 }

@@ -3,10 +3,11 @@
 
 #include <ctime>
 #include <fstream>
-#include <iterator>
 #include <nlohmann/json.hpp>
 
+#include "ddp/base/error.h"
 #include "ddp/base/number_in.h"
+#include "ddp/base/system/regular_file.h"
 
 namespace ddp::launcher {
 namespace {
@@ -15,11 +16,14 @@ using Json = nlohmann::json;
 
 constexpr std::size_t kLongestRecord = 1 << 20;
 
+// Empty if it cannot be read. A worker may have made anything of it.
 std::string read_start(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
   std::string text(kLongestRecord, '\0');
-  file.read(text.data(), static_cast<std::streamsize>(text.size()));
-  text.resize(static_cast<std::size_t>(file.gcount()));
+  try {
+    text.resize(RegularFile(path).read(text.data(), text.size()));
+  } catch (const Error&) {
+    return "";
+  }
   return text;
 }
 

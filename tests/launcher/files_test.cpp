@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: MIT
 #include <fcntl.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 
 #include <catch2/catch.hpp>
 #include <chrono>
+#include <csignal>
 #include <cstdlib>
 #include <filesystem>
 #include <optional>
@@ -13,6 +15,7 @@
 #include "launcher/launch_error.h"
 #include "launcher/output/log_route.h"
 #include "launcher/run/run_folder.h"
+#include "launcher/verdict/crash_report.h"
 #include "launcher/verdict/error_file.h"
 #include "support/files.h"
 #include "support/run_ranks.h"
@@ -90,6 +93,11 @@ TEST_CASE("an invalid error file is ignored", "[error-file]") {
   CHECK_FALSE(read_error_record("/no/such/file"));
   CHECK_FALSE(read_error_record(""));
   CHECK_FALSE(read_error_record("/dev"));
+  CHECK_FALSE(read_error_record("/dev/zero"));
+  const TemporaryDirectory folder;
+  REQUIRE(mkfifo((folder / "pipe").c_str(), 0600) == 0);  // an open would wait for a writer
+  CHECK_FALSE(read_error_record(folder / "pipe"));
+  CHECK(read_crash_record(folder / "pipe", SIGSEGV).empty());
 }
 
 TEST_CASE("an outer launcher gets the record with the exit code", "[error-file]") {

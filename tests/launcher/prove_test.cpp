@@ -42,7 +42,7 @@ void check_found(const std::string& mistake, const std::string& text) {
   const Result result = prove_worker(mistake, "1,3");
   CHECK(result.exit_code == 1);
   CHECK_THAT(result.err,
-             Contains("ddp-prove: 3 ranks do not train the same model as 1 rank: " + text));
+             Contains("ddp-prove: 1 rank and 3 ranks do not train the same model: " + text));
 }
 
 StepSketch step_with(double weight, double gradient) {
@@ -179,8 +179,9 @@ TEST_CASE("a small difference in the first step counts if a control run has none
     return compare(reference, run_with(2, other), 1e-3, &control).difference;
   };
   CHECK(compared(1.01, 0.99).empty());
-  CHECK_THAT(compared(1.01, 1.0001), Contains("step 1: the gradient of 'other' differs by 0.0") &&
-                                         Contains(" (other last bits alone change one by "));
+  CHECK_THAT(compared(1.01, 1.0001),
+             Contains("step 1: the gradient of 'other' differs by 0.0") &&
+                 Contains(" (changing only the last bits of the parameters changes one by "));
   CHECK_FALSE(compare(reference, run_with(2, 2), 1e-3).may_be_rounding);
 }
 
@@ -255,7 +256,8 @@ TEST_CASE("a program that is right but amplifies rounding passes, which is said"
   CHECK(result.exit_code == 0);
   CHECK_THAT(
       result.out,
-      Contains("\n1 rank, with parameters that begin with other last bits: gradients within") &&
+      Contains(
+          "\n1 rank, starting from parameters that differ in their last bits: gradients within") &&
           Contains("of these numbers of ranks, but for rounding, which grows\n"));
 }
 
@@ -302,6 +304,13 @@ TEST_CASE("a run that fails, and a program without an engine", "[prove]") {
   const Result none = prove_worker("no engine");
   CHECK(none.exit_code == 2);
   CHECK_THAT(none.err, Contains("the run with 1 rank made no step"));
+}
+
+TEST_CASE("a full disk does not say that models differ", "[prove]") {
+  const Result result = run({"/bin/sh", "-c", "exec \"$@\" >/dev/full", "sh", DDP_PROVE_PATH, "1,2",
+                             DDP_PROVE_WORKER_PATH, "none"});
+  CHECK(result.exit_code == 2);
+  CHECK_THAT(result.err, Contains("ddp-prove: cannot write to stdout: No space left on device"));
 }
 
 TEST_CASE("whatever ends ddp-prove, it leaves no files", "[prove]") {

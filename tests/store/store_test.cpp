@@ -285,6 +285,16 @@ TEST_CASE("an endpoint behind which another program listens is recognised", "[st
                                     "or a store of PyTorch 1.x"));
 }
 
+TEST_CASE("an endpoint that takes a connection and says nothing is told from one that is not there",
+          "[store]") {
+  const Socket listener = Socket::listen(kLoopback);
+  const std::string error =
+      error_of([&] { const TcpStore store(listener.local_endpoint(), 100ms); });
+  CHECK_THAT(error, Catch::Contains("timed out after 100 ms") &&
+                        Catch::Contains("the store's process may be stopped, or another program "
+                                        "listens there"));
+}
+
 TEST_CASE("64 clients mixing all operations agree in the end", "[store]") {
   TcpServer server(kLoopback);
   constexpr int kClients = 64;

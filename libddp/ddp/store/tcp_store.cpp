@@ -51,14 +51,19 @@ void check_request(Keys keys, Values values) {
   check_limit("a request", request_bytes, wire::kMaxRequestBytes);
 }
 
+constexpr const char* kNoGreeting =
+    ": connections are taken, but not answered: the store's process may be stopped, or "
+    "another program listens there";
+
 }  // namespace
 
 class TcpStore::Impl {
  public:
   Impl(const Endpoint& endpoint, const TcpStoreOptions& options)
       : endpoint_(endpoint), options_(options), connection_(options.spin) {
-    explained({"connect", {}, options.timeout},
-              [&] { connection_.open(endpoint_, Deadline::after(options.timeout)); });
+    explained(
+        {"connect", {}, options.timeout},
+        [&] { connection_.open(endpoint_, Deadline::after(options.timeout)); }, kNoGreeting);
     local_address_ = connection_.local_address();
     server_ = connection_.server();
   }
@@ -108,7 +113,7 @@ class TcpStore::Impl {
 
   // Adds the operation to every error, and closes the connection if it may be out of step.
   template <class F>
-  std::invoke_result_t<F> explained(const Call& call, F&& exchange) {
+  std::invoke_result_t<F> explained(const Call& call, F&& exchange, const char* if_late = "") {
     try {
       return exchange();
     } catch (const StoreConnection::WaitCancelled&) {
@@ -116,7 +121,7 @@ class TcpStore::Impl {
     } catch (const TimeoutError&) {
       connection_.close();
       was_late_ = true;
-      throw timed_out(call);
+      throw timed_out(call, if_late);
     } catch (const Error& error) {
       connection_.close();
       was_late_ = false;
@@ -131,9 +136,9 @@ class TcpStore::Impl {
     }
   }
 
-  [[nodiscard]] TimeoutError timed_out(const Call& call, const char* where = "") const {
+  [[nodiscard]] TimeoutError timed_out(const Call& call, const char* why = "") const {
     return TimeoutError(origin(call) + ": timed out after " + std::to_string(call.timeout.count()) +
-                        " ms" + where + " (" + to_string(endpoint_) + ")");
+                        " ms" + why + " (" + to_string(endpoint_) + ")");
   }
 
   [[nodiscard]] std::string origin(const Call& call) const {

@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: MIT
+//
+// What the built ddp-launch reports about a failed job of two nodes.
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <netdb.h>
+#include <unistd.h>
+
+#include <catch2/catch.hpp>
+#include <csignal>
+#include <cstdint>
+#include <cstdio>
+#include <memory>
+
+#include "ddp/base/net/socket.h"
+#include "ddp/base/system/host_name.h"
+#include "support/files.h"
+#include "support/launch.h"
+
+using namespace ddp::test::launch;
+using Catch::Matchers::Contains;
+using ddp::test::ChildProcess;
+using ddp::test::TemporaryDirectory;
+using ddp::test::wait_until_gone;
+
+namespace {
+
+// An IPv4 address of this machine that is not a loopback address; empty if there is none.
+std::string routable_address() {
+  ifaddrs* all = nullptr;
+  if (::getifaddrs(&all) != 0) return "";
+  const std::unique_ptr<ifaddrs, decltype(&::freeifaddrs)> owner(all, ::freeifaddrs);
+  for (const ifaddrs* each = all; each != nullptr; each = each->ifa_next) {
+    if (each->ifa_addr == nullptr || each->ifa_addr->sa_family != AF_INET) continue;
+    if ((each->ifa_flags & IFF_LOOPBACK) != 0 || (each->ifa_flags & IFF_UP) == 0) continue;
+    char host[NI_MAXHOST];
+    if (::getnameinfo(each->ifa_addr, sizeof(sockaddr_in), host, sizeof(host), nullptr, 0,
+                      NI_NUMERICHOST) == 0) {
+      return host;
+    }
+  }
+  return "";
+}
+
+// A port that was free a moment ago.
+std::uint16_t free_port(const std::string& address) {
+  return ddp::Socket::listen({address, 0}).local_endpoint().port;
+}
+
+}  // namespace
+
+TEST_CASE(
+    "the victims of a failure are not named as the cause, even if their node hears of it first",
+    "[launcher][verdict]") {
+  const std::string address = routable_address();
+  if (address.empty()) {
+    std::fprintf(stderr, "SKIPPED: no address but loopback\n");
+    return;
+  }
+  // The rank that caused the failure is on node 1 and ends late.
+  const Strings job = {"--nnodes=2",
+                       "-n",
+                       "1",
+                       "--master_addr",
+                       address,
+                       "--master_port",
+                       std::to_string(free_port(address))};
+  const auto launch = [&job](const std::string& node) {
+    Strings argv = command(job);
+    argv.insert(argv.end(),
+                {"--node_rank", node, DDP_COLLECTIVE_WORKER_PATH, "fail-slowly", "tcp"});
+    return argv;
+  };
+  ChildProcess node0(launch("0"));
+  ChildProcess node1(launch("1"));
+  for (ChildProcess* node : {&node0, &node1}) {
+    CHECK(node->wait(kStopBound) == 3);
+    CHECK_THAT(last_line(node->err()),
+               Contains("rank 1 (") && Contains("in step 5: thrown on purpose"));
+  }
+}
+
+namespace {
+
+// Rank 0 fails; rank 1 ignores SIGTERM, so its launcher tells of the failure two seconds after it
+// has claimed it.
+const std::string kFailingNode =
+    "[ $LOCAL_RANK = 0 ] || { trap '' TERM; echo $PPID >\"$0/new\"; mv \"$0/new\" \"$0/agent\"; }; "
+    "until [ $LOCAL_RANK = 0 ] && [ -e \"$0/other\" ] && [ -e \"$0/agent\" ]; do sleep 0.01; done; "
+    "exit 7";
+// Asked to end because of the claim, it stops that launcher.
+const std::string kOtherNode =
+    "agent() { cat \"$0/agent\"; }; trap 'kill -STOP $(agent); echo agent=$(agent). >&2; exit 1' "
+    "TERM; echo pid=$$. >&2; touch \"$0/other\"; while :; do sleep 0.01; done";
+
+}  // namespace
+
+TEST_CASE("nodes that cannot meet because another program has the port are told which one",
+          "[launcher][nodes]") {
+  const std::string address = routable_address();
+  if (address.empty()) {
+    std::fprintf(stderr, "SKIPPED: no address but loopback\n");
+    return;
+  }
+  const ddp::Socket taken = ddp::Socket::listen({address, 0});
+  const Result result = run(command({"--nnodes=2", "--rdzv_backend=c10d",
+                                     "--rdzv_endpoint=" + to_string(taken.local_endpoint()),
+                                     "--timeout_start=1", "true"}),
+                            kStopBound);
+  CHECK(result.exit_code != 0);
+  CHECK_THAT(result.err, Contains(" is held by pid " + std::to_string(::getpid()) + " ("));
+}
+
+TEST_CASE("Ctrl-C ends the wait for a failed node that does not tell its failure",
+          "[launcher][verdict]") {
+  const TemporaryDirectory folder;
+  const std::uint16_t port = free_port("127.0.0.1");
+  const auto argv = [&folder](const std::string& workers, const std::string& script) {
+    return command({"-n", workers, "--", "sh", "-c", script, folder.path().string()});
+  };
+  ChildProcess other = launch_node(0, port, argv("1", kOtherNode));
+  ChildProcess failing = launch_node(1, port, argv("2", kFailingNode));
+  other.wait_for_output("agent=");
+  CHECK(wait_until_gone(pids_in(other.err()).at(0), kStopBound));
+  // The first signals may come before the launcher waits.
+  const ddp::Deadline end = ddp::Deadline::after(kStopBound);
+  do {
+    other.send_signal(SIGINT);
+  } while (!wait_until_gone(other.pid(), ddp::Timeout(100)) && !end.passed());
+  const int code = other.wait(kStopBound);
+  CAPTURE(other.err());
+  CHECK(code == 128 + SIGINT);
+  CHECK_THAT(last_line(other.err()), Contains("ddp-launch: node 1 (" + ddp::host_name() +
+                                              ") failed; SIGINT ended the wait for its reason"));
+  ::kill(pids_in(other.err(), "agent").at(0), SIGKILL);
+}
+
+TEST_CASE("ranks of another node, which may have ended before, are not said to have stopped",
+          "[launcher][verdict]") {
+  const std::uint16_t port = free_port("127.0.0.1");
+  ChildProcess node0 = launch_node(
+      0, port,
+      command({"-n", "1", "--", "sh", "-c",
+               "DDP_START_TIMEOUT=2 exec '" DDP_COLLECTIVE_WORKER_PATH "' sum tcp patient"}));
+  ChildProcess node1 = launch_node(1, port, command({"-n", "1", "true"}));
+  for (ChildProcess* node : {&node0, &node1}) {
+    CHECK(node->wait(kStopBound) == 3);
+    CHECK_THAT(last_line(node->err()),
+               Contains("missing: rank 1") && !Contains("stopped because of it"));
+  }
+}
