@@ -21,17 +21,28 @@ else()
   endif()
 endif()
 
-# ddp_resolve(OPTION found out remedy): combines AUTO/ON/OFF with whether the dependency was found.
-function(ddp_resolve option found out remedy)
+# ddp_wants(OPTION out): sets `out` to AUTO, TRUE or FALSE; another value of the option is an error.
+function(ddp_wants option out)
   string(TOUPPER "${${option}}" wanted)
-  if(NOT wanted MATCHES "^(AUTO|ON|OFF|TRUE|FALSE|YES|NO|1|0)$")
-    message(FATAL_ERROR "${option}=${${option}}, expected AUTO, ON or OFF")
-  elseif(wanted STREQUAL "AUTO")
-    set(${out} ${found} PARENT_SCOPE)
-  elseif(wanted AND NOT found)
-    message(FATAL_ERROR "${option}=${${option}}, but it was not found: ${remedy}")
-  elseif(wanted)
+  if(wanted STREQUAL "AUTO")
+    set(${out} AUTO PARENT_SCOPE)
+  elseif(wanted MATCHES "^(ON|TRUE|YES|1)$")
     set(${out} TRUE PARENT_SCOPE)
+  elseif(wanted MATCHES "^(OFF|FALSE|NO|0)$")
+    set(${out} FALSE PARENT_SCOPE)
+  else()
+    message(FATAL_ERROR "${option}=${${option}}, expected AUTO, ON or OFF")
+  endif()
+endfunction()
+
+# ddp_resolve(OPTION found out problem): combines AUTO/ON/OFF with whether the dependency was found;
+# `problem` says what is missing and what helps.
+function(ddp_resolve option found out problem)
+  ddp_wants(${option} wanted)
+  if(wanted STREQUAL "TRUE" AND NOT found)
+    message(FATAL_ERROR "${option}=${${option}}, but ${problem}")
+  elseif(wanted)
+    set(${out} ${found} PARENT_SCOPE)
   else()
     set(${out} FALSE PARENT_SCOPE)
   endif()
@@ -48,17 +59,19 @@ if(DDP_HAVE_CUDA)
 endif()
 
 set(found FALSE)
-if(NOT DDP_ZLIB STREQUAL "OFF")
+ddp_wants(DDP_ZLIB wanted)
+if(wanted)
   find_package(ZLIB QUIET)
   if(ZLIB_FOUND)
     set(found TRUE)
   endif()
 endif()
-ddp_resolve(DDP_ZLIB ${found} DDP_HAVE_ZLIB "install zlib1g-dev")
+ddp_resolve(DDP_ZLIB ${found} DDP_HAVE_ZLIB "it was not found: install zlib1g-dev")
 
 # Without find_package: OpenBLASConfig.cmake of Debian 13 names a folder that does not exist.
 set(found FALSE)
-if(NOT DDP_OPENBLAS STREQUAL "OFF")
+ddp_wants(DDP_OPENBLAS wanted)
+if(wanted)
   find_library(DDP_OPENBLAS_LIBRARY openblas
     HINTS ${OpenBLAS_ROOT} ENV OpenBLAS_ROOT PATH_SUFFIXES lib)
   find_path(DDP_OPENBLAS_INCLUDE_DIR cblas.h
@@ -68,13 +81,14 @@ if(NOT DDP_OPENBLAS STREQUAL "OFF")
   endif()
 endif()
 ddp_resolve(DDP_OPENBLAS ${found} DDP_HAVE_OPENBLAS
-  "install libopenblas-dev, or name its folder by -DOpenBLAS_ROOT=DIR")
+  "it was not found: install libopenblas-dev, or name its folder by -DOpenBLAS_ROOT=DIR")
 
 # Only the header is used, and the file name by which the library is loaded: libdnnl.so.3, but in
 # Debian 13 libdnnl.so.3.6. The header is that of the library: LibTorch has headers of a version of
 # its own, without the library.
 set(found FALSE)
-if(NOT DDP_ONEDNN STREQUAL "OFF")
+ddp_wants(DDP_ONEDNN wanted)
+if(wanted)
   find_library(DDP_ONEDNN_LIBRARY dnnl
     HINTS ${ONEDNN_ROOT} ENV ONEDNN_ROOT PATH_SUFFIXES lib)
   if(DDP_ONEDNN_LIBRARY)
@@ -100,24 +114,27 @@ if(NOT DDP_ONEDNN STREQUAL "OFF")
   endif()
 endif()
 ddp_resolve(DDP_ONEDNN ${found} DDP_HAVE_ONEDNN
-  "install libdnnl-dev (version 2 or 3), or name its folder by -DONEDNN_ROOT=DIR")
+  "it was not found: install libdnnl-dev (version 2 or 3), or name its folder by \
+-DONEDNN_ROOT=DIR")
 
 set(found FALSE)
-if(NOT DDP_IMAGES STREQUAL "OFF")
+ddp_wants(DDP_IMAGES wanted)
+if(wanted)
   find_package(JPEG QUIET)
   find_package(PNG QUIET)
   if(JPEG_FOUND AND PNG_FOUND)
     set(found TRUE)
   endif()
 endif()
-ddp_resolve(DDP_IMAGES ${found} DDP_HAVE_IMAGES "install libjpeg-dev and libpng-dev")
+ddp_resolve(DDP_IMAGES ${found} DDP_HAVE_IMAGES
+  "they were not found: install libjpeg-dev and libpng-dev")
 
 if(DDP_BUILD_BENCH)
-  find_package(benchmark QUIET)
   # bench_all_reduce compares with MPI; nothing else needs it. Debian may have mpicxx without mpi.h
   # (openmpi-bin without libopenmpi-dev), for which find_package(MPI) fails.
   set(found FALSE)
-  if(NOT DDP_MPI STREQUAL "OFF")
+  ddp_wants(DDP_MPI wanted)
+  if(wanted)
     find_program(DDP_MPICXX mpicxx)
     if(DDP_MPICXX)
       execute_process(COMMAND ${DDP_MPICXX} --showme:incdirs
@@ -133,5 +150,5 @@ if(DDP_BUILD_BENCH)
       endif()
     endif()
   endif()
-  ddp_resolve(DDP_MPI ${found} DDP_HAVE_MPI "install libopenmpi-dev")
+  ddp_resolve(DDP_MPI ${found} DDP_HAVE_MPI "it was not found: install libopenmpi-dev")
 endif()

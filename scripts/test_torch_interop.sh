@@ -25,7 +25,7 @@ install_packages "${data_packages[@]}"
 cache=${DDP_INTEROP_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/ddp}
 build=build
 pypi=no
-usage() { sed -n '/^# Runs/,/^$/s/^# \{0,1\}//p' scripts/test_torch_interop.sh; }
+usage() { sed -n '4,/^set /s/^# \{0,1\}//p' scripts/test_torch_interop.sh | grep -v '^set '; }
 while [ $# -gt 0 ]; do
   case $1 in
     --cache) cache=$2; shift 2 ;;

@@ -176,6 +176,11 @@ class DistributedDataParallel {
     for (const auto& [name, value] : module.named_parameters().pairs()) {
       const auto is_it = [&v = value](const Replica& each) { return each.value.is_same(v); };
       const bool is_tied = std::any_of(result.begin(), result.end(), is_it);
+      if (!value.is_leaf()) {
+        throw std::invalid_argument("[ddp_torch] '" + name +
+                                    "' is the result of a computation: detach() it before you "
+                                    "register it as a parameter");
+      }
       if (value.requires_grad() && !is_tied) result.push_back({name, value, value.detach()});
     }
     return result;

@@ -295,6 +295,12 @@ CATCH_TEST_CASE("wrong use of the adapter is an error", "[libtorch]") {
   strided->fc1->weight.set_data(strided->fc1->weight.detach().t().contiguous().t());
   CATCH_CHECK_THAT(error_of([&] { ddp_torch::DistributedDataParallel(world_of_one(), *strided); }),
                    Catch::Contains("[ddp_torch] fc1.weight") && Catch::Contains("not contiguous"));
+
+  Net computed;
+  const torch::Tensor twice = computed->fc1->weight * 2;
+  computed->register_parameter("twice", twice);
+  CATCH_CHECK_THAT(error_of([&] { ddp_torch::DistributedDataParallel(world_of_one(), *computed); }),
+                   Catch::Contains("'twice' is the result of a computation: detach() it"));
   CATCH_CHECK_THAT(error_of([&] {
                      ddp_torch::DistributedDataParallel(world_of_one(), *strided,
                                                         {.fold_scale = true});
