@@ -1,23 +1,29 @@
 // SPDX-License-Identifier: MIT
 //
-// The C++ of README.md, docs/collectives.md, docs/engine.md and docs/checkpoints.md that stands in
-// no example, each block as it is there, which docs_test.cpp sees to. What a block assumes is
-// defined in front of it; what it must do is checked behind it.
+// The C++ of README.md and docs/ that stands in no example, each block as it is there, which
+// docs_test.cpp sees to. What a block assumes is defined in front of it; what it must do is checked
+// behind it.
+#include <algorithm>
+#include <atomic>
 #include <catch2/catch.hpp>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
+#include <exception>
 #include <functional>
 #include <memory>
 #include <optional>
+#include <stdexcept>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "ddp/ddp.h"
 #include "ddp/io/checkpoint_file.h"
 #include "ddp/io/checkpoint_writer.h"
 #include "ddp/samplers/exact_sampler.h"
+#include "ddp/store/hash_store.h"
 #include "support/files.h"
 #include "support/groups.h"
 
@@ -35,6 +41,63 @@ void on_two_ranks(const std::function<void(const Group&)>& fn) {
 
 }  // namespace
 
+TEST_CASE("training.md: accumulation on raw arrays", "[docs]") {
+  on_two_ranks([](const Group& group) {
+    std::vector<float> weight(3), gradients(3);
+    ddp::DistributedDataParallel ddp(
+        group, {{"weight", {3}, ddp::buffer_of(weight), ddp::buffer_of(gradients)}},
+        {.nominal_samples = 1});
+    const int batches = 5, k = 2;
+    const double n = 1;
+    const auto backward = [&](double factor) {
+      for (float& each : gradients) each += static_cast<float>(factor);
+      ddp.mark_ready(0);
+    };
+    std::vector<float> means;
+    const auto update_parameters = [&] {
+      means.push_back(gradients.front());
+      weight.front() += 1;
+    };
+    for (int i = 0; i < batches; ++i) {
+      if (i % k == 0) ddp.accumulate(std::min(k, batches - i));  // passes of this step
+      const bool is_first = ddp.is_synchronized();               // ask before begin_step
+      const double factor = ddp.begin_step({.samples = n});
+      if (is_first) std::fill(gradients.begin(), gradients.end(), 0.0F);
+      backward(factor);  // adds to the gradients, and marks them in each pass
+      ddp.wait();
+      if (ddp.should_step()) update_parameters();
+    }
+    expect(means == std::vector<float>{1, 1, 1}, "the mean of each step");
+  });
+}
+
+TEST_CASE("training.md: ranks as threads of a test", "[docs]") {
+  const std::size_t ranks = 3;
+  std::atomic<int> sum = 0;
+  const auto test_body = [&](const Group& group) {
+    sum += group->rank() + 10 * group->world_size();
+    if (group->rank() == 1) throw std::runtime_error("rank 1 fails");
+  };
+  const auto store = std::make_shared<ddp::HashStore>();  // ddp/store/hash_store.h
+  std::vector<std::exception_ptr> errors(ranks);
+  std::vector<std::thread> threads;
+  for (std::size_t rank = 0; rank < ranks; ++rank) {
+    threads.emplace_back([&, rank] {
+      try {
+        test_body(ddp::init_process_group({.rank = static_cast<int>(rank),
+                                           .world_size = static_cast<int>(ranks),
+                                           .store = store,
+                                           .ranks_are_threads = true}));
+      } catch (...) {
+        errors[rank] = std::current_exception();
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  CHECK(sum == 93);
+  CHECK((!errors[0] && errors[1] && !errors[2]));
+}
+
 TEST_CASE("README.md: your own trainer", "[docs]") {
   on_two_ranks([](const Group& group) {
     const ddp::Stream stream;
@@ -46,14 +109,14 @@ TEST_CASE("README.md: your own trainer", "[docs]") {
     int updates = 0;
     const auto update_parameters = [&](ddp::Stream) { ++updates; };
 
-    std::vector<float> weight(10 * 784), bias(10);  // your model's memory
+    std::vector<float> weight(10 * 784), bias(10);  // your model's memory, which must stay there
     ddp::DistributedDataParallel ddp(
         group,
         {{"weight", {10, 784}, ddp::buffer_of(weight)}, {"bias", {10}, ddp::buffer_of(bias)}},
         {.nominal_samples = 64});  // a rank's usual batch
     for (int step = 0; step < steps; ++step) {
       const double factor = ddp.begin_step({.samples = n});  // n: what this rank has, 0 is allowed
-      for (const std::size_t i : {1, 0}) {                   // in the order of your backward pass
+      for (const std::size_t i : {1UL, 0UL}) {               // in the order of your backward pass
         write_gradient(i, factor, ddp.gradient(i));          // of factor * mean loss; overwrites
         ddp.mark_ready(i, stream);                           // its bucket is reduced from now on
       }

@@ -134,8 +134,9 @@ TEST_CASE("wrong calls are errors in the same step", "[engine]") {
   CHECK(error_of([&] { ddp.record_metric(0, 1, 1); }).find("record_metric") != std::string::npos);
   ddp.mark_ready(0);
   CHECK(error_of([&] { ddp.wait(); }) ==
-        "[ddp] rank 1, step 1: backward gave no gradient for 'fc1.bias'; DdpOptions::unused allows "
-        "that, and frozen parameters are left out when the engine is made");
+        "[ddp] rank 1, step 1: backward gave no gradient for 'fc1.bias', or did not mark it ready, "
+        "before wait(). If the step does not use it, DdpOptions::unused allows that; frozen "
+        "parameters are left out when the engine is made");
 }
 
 TEST_CASE("an optimizer that asks before wait() gets an error", "[engine]") {

@@ -9,11 +9,13 @@
 namespace ddp {
 namespace {
 
+constexpr const char* kDifferent = "ranks called different collectives: ";
+
 // What helps if calls differ in their issuers.
 std::string advice(const CollectiveSignature& first, const CollectiveSignature& second) {
   if (first.issuer != 0 && second.issuer != 0) {
-    return "; code that shares a group must use it in the same order on all ranks, or have a group "
-           "of its own (duplicate())";
+    return "; all ranks must use the engines of a group in the same order (a duplicate() of the "
+           "group helps only engines in threads of their own), and one thread at a time may use it";
   }
   return "; one rank is in a call of DistributedDataParallel (a step, broadcast_buffers(), its "
          "construction) and the other is not: all ranks must make the same calls in the same "
@@ -49,14 +51,34 @@ std::string GroupNames::call(int rank, const CollectiveSignature& signature) con
          (label.empty() ? "" : " (" + label + ")");
 }
 
-std::string GroupNames::mismatch(int first_rank, const CollectiveSignature& first, int second_rank,
-                                 const CollectiveSignature& second) const {
-  const bool is_of_another = first.issuer != second.issuer;
+std::string GroupNames::mismatch(int rank, const CollectiveSignature& call, int other,
+                                 const CollectiveSignature& others_call) const {
+  if (other < rank) return mismatch(other, others_call, rank, call);
+  const bool is_of_another = call.issuer != others_call.issuer;
   const auto describe = [&](int caller, const CollectiveSignature& signature) {
-    return call(caller, signature) + (is_of_another ? describe_issuer(signature) : "");
+    return this->call(caller, signature) + (is_of_another ? describe_issuer(signature) : "");
   };
-  return "ranks called different collectives: " + describe(first_rank, first) + ", " +
-         describe(second_rank, second) + of_group_ + (is_of_another ? advice(first, second) : "");
+  return kDifferent + describe(rank, call) + ", " + describe(other, others_call) + of_group_ +
+         (is_of_another ? advice(call, others_call) : "");
+}
+
+std::string GroupNames::mismatch(int rank, const CollectiveSignature& call) const {
+  return kDifferent + this->call(rank, call) + of_group_;
+}
+
+std::string GroupNames::mismatch_of_transfer(int rank, const CollectiveSignature& recv, int sender,
+                                             const CollectiveSignature& send) const {
+  CollectiveSignature expected = recv;
+  expected.kind = CollectiveKind::kSend;
+  if (send == expected) return "";
+  return "send and recv" + of_group_ + " differ: " + this->rank(sender) + " called " +
+         to_string(send) + " to " + this->rank(rank) + ", which called " + to_string(recv);
+}
+
+std::string advice_on_leaving(const CollectiveSignature& operation) {
+  if (operation.issuer == 0) return "";
+  return "; unless it failed, it made fewer steps, but all ranks must make equally many "
+         "(StepOptions::is_active is for those that run out of data)";
 }
 
 // A group that is made from another has that one's name and a slash before its own.

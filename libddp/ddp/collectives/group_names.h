@@ -25,10 +25,15 @@ class GroupNames {
   // "rank 5 called #12 all_reduce(float32[1024], sum) (bucket 4: layer3.*)", with the label if this
   // rank has it, too.
   [[nodiscard]] std::string call(int rank, const CollectiveSignature& signature) const;
-  // The text of a MismatchError: two calls and the group. If the issuers differ, it names these,
-  // too.
-  [[nodiscard]] std::string mismatch(int first_rank, const CollectiveSignature& first,
-                                     int second_rank, const CollectiveSignature& second) const;
+  // The text of a MismatchError: the calls of two ranks, the lower one's first, and the group. If
+  // the issuers differ, it names these, too.
+  [[nodiscard]] std::string mismatch(int rank, const CollectiveSignature& call, int other,
+                                     const CollectiveSignature& others_call) const;
+  // The same if only one call is known.
+  [[nodiscard]] std::string mismatch(int rank, const CollectiveSignature& call) const;
+  // The text for a recv by `rank` that meets another send than it expects; empty if it is the one.
+  [[nodiscard]] std::string mismatch_of_transfer(int rank, const CollectiveSignature& recv,
+                                                 int sender, const CollectiveSignature& send) const;
   // " of group default/split0", to be put behind an operation; empty for the job's first group.
   [[nodiscard]] const std::string& of_group() const { return of_group_; }
 
@@ -37,6 +42,10 @@ class GroupNames {
   std::vector<int> job_ranks_;                     // by rank in the group
   std::string of_group_;
 };
+
+// What helps if a rank has left before this operation, to be put behind the message; empty unless
+// an engine made the call.
+[[nodiscard]] std::string advice_on_leaving(const CollectiveSignature& operation);
 
 // As of_group(), for a group of this name.
 [[nodiscard]] std::string of_group(const std::string& name);

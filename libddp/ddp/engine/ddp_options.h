@@ -13,8 +13,10 @@
 namespace ddp {
 
 // A parameter of the model; one that several layers share is given once. `value` is the caller's
-// memory. If `grad` has none, the gradient lives in a bucket: backward writes it at gradient(i),
-// and nothing is copied. If `grad` has memory, each step copies it into the bucket and back.
+// memory, which must stay where it is: the engine reads it again to compare replicas, so do not
+// resize or swap such a vector. If `grad` has none, the gradient lives in a bucket: backward writes
+// it at gradient(i), and nothing is copied. If `grad` has memory, each step copies it into the
+// bucket and back.
 struct Parameter {
   std::string name;
   std::vector<std::int64_t> shape;

@@ -81,9 +81,7 @@ bool CallCheck::compare(const CollectiveSignature& call) {
   const Call other = decode(first);
   if (rank_ == 0 && call.sequence > kKept) store_->delete_key(key_of(call.sequence - kKept));
   if (other.signature == call) return true;
-  const int other_rank = static_cast<int>(other.rank);
-  on_mismatch_(other_rank < rank_ ? names_.mismatch(other_rank, other.signature, rank_, call)
-                                  : names_.mismatch(rank_, call, other_rank, other.signature));
+  on_mismatch_(names_.mismatch(rank_, call, static_cast<int>(other.rank), other.signature));
   return false;
 }
 

@@ -30,7 +30,7 @@ std::string CallExchange::mismatch(const CollectiveSignature& own) {
     logging::debug(std::string("[call_exchange] cannot learn what the other ranks called: ") +
                    error.what());
   }
-  return "ranks called different collectives: " + names_.call(rank_, own) + names_.of_group();
+  return names_.mismatch(rank_, own);
 }
 
 // All ranks run the same build, so a signature can be stored as raw bytes.
@@ -49,8 +49,7 @@ std::string CallExchange::look(const CollectiveSignature& own) {
   for (int other = 0; other < world_size_; ++other) {
     const std::optional<CollectiveSignature> theirs = call_of(other);
     if (!theirs || *theirs == own) continue;
-    return other < rank_ ? names_.mismatch(other, *theirs, rank_, own)
-                         : names_.mismatch(rank_, own, other, *theirs);
+    return names_.mismatch(rank_, own, other, *theirs);
   }
   return "";
 }

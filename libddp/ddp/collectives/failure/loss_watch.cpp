@@ -44,9 +44,10 @@ void LossWatch::look_at(const CollectiveSignature& operation, Clock::time_point 
         why_it_is_missing(lost, operation, Clock::now() - std::max(seen, since));
     if (what.empty()) continue;
     const std::string name = lost.name.empty() ? roll_.names({lost.rank}) : lost.name;
+    const std::string advice = lost.fate == Fate::kLeft ? advice_on_leaving(operation) : "";
     return first_error_.set(PeerError("[" + options_.backend + "] " + name + what + ", while " +
                                       names_.rank(rank_) + " is in " + to_string(operation) +
-                                      purpose_of_pending(recorder_) + names_.of_group()));
+                                      purpose_of_pending(recorder_) + names_.of_group() + advice));
   }
 }
 

@@ -19,15 +19,14 @@ constexpr Timeout kPause{5};
 std::string who(int rank) { return "who/" + std::to_string(rank); }
 std::string left(int rank) { return "left/" + std::to_string(rank); }
 
-// Runs what reads the store; false if it cannot.
-bool read_lists(const std::function<void()>& read) noexcept {
+// What f() returns or, if it throws, as when the store does not answer, the fallback.
+template <class T, class F>
+T or_else(T fallback, const char* purpose, const F& f) noexcept {
   try {
-    read();
-    return true;
+    return f();
   } catch (const std::exception& error) {
-    logging::debug(std::string("[peer_roll] cannot find out which ranks are lost: ") +
-                   error.what());
-    return false;
+    logging::debug(std::string("[peer_roll] cannot ") + purpose + ": " + error.what());
+    return fallback;
   }
 }
 
@@ -51,19 +50,17 @@ PeerRoll::PeerRoll(const GroupConfig& config)
 }
 
 void PeerRoll::leave(std::uint64_t collectives) noexcept {
-  try {
+  or_else(false, "announce that this rank leaves", [&] {
     store_->set(left(rank_), std::to_string(collectives));
     leavers_.append(std::to_string(rank_));
-  } catch (const std::exception& error) {
-    logging::debug(std::string("[peer_roll] cannot announce that this rank leaves: ") +
-                   error.what());
-  }
+    return true;
+  });
 }
 
 std::string PeerRoll::missing(const std::function<bool()>& is_settled,
                               std::optional<int> suspect) noexcept {
   const auto look = [&] { return suspect ? find_loss_of(*suspect) : find_missing(true); };
-  try {
+  return or_else(std::string(), "find out which rank is missing", [&] {
     const Deadline deadline = Deadline::after(kPatience);
     std::string found = look();
     while (found.empty() && !deadline.passed() && !is_settled()) {
@@ -71,11 +68,7 @@ std::string PeerRoll::missing(const std::function<bool()>& is_settled,
       found = look();
     }
     return found.empty() && suspect ? find_missing(false) : found;
-  } catch (const std::exception& error) {
-    logging::debug(std::string("[peer_roll] cannot find out which rank is missing: ") +
-                   error.what());
-    return "";
-  }
+  });
 }
 
 // A rank that has left may have done its part, so a dead rank is preferred.
@@ -106,34 +99,37 @@ PeerRoll::Fate PeerRoll::find_fate(int rank) const {
 }
 
 PeerRoll::Fate PeerRoll::fate_of(int rank) const noexcept {
-  try {
-    return find_fate(rank);
-  } catch (const std::exception& error) {
-    logging::debug(std::string("[peer_roll] cannot find out whether a rank still runs: ") +
-                   error.what());
-    return Fate::kUnknown;
-  }
+  return or_else(Fate::kUnknown, "find out whether a rank still runs",
+                 [&] { return find_fate(rank); });
 }
 
 // As in find_fate(), whether processes have ended is read before who has left. A leaver comes into
 // the list last, and may end before; so before a rank is called dead, it is asked for by itself.
 std::vector<PeerRoll::Lost> PeerRoll::lost() noexcept {
+  return or_else(std::vector<Lost>(), "find out which ranks are lost",
+                 [this] { return find_lost(); });
+}
+
+std::vector<PeerRoll::Lost> PeerRoll::find_lost() {
+  constexpr const char* kPurpose = "read which ranks have left";
   const std::lock_guard lock(mutex_);
-  const bool knows_neighbours = read_lists([this] {
+  const bool knows_neighbours = or_else(false, kPurpose, [this] {
     for (const std::string& text : neighbours_.read_new()) {
       const std::size_t blank = text.find(' ');
       const int rank = std::stoi(text.substr(0, blank));
       if (rank == rank_) continue;
       known_here_.push_back({rank, parse_rank_identity(text.substr(blank + 1))});
     }
+    return true;
   });
   std::vector<Neighbour> ended;
   for (const Neighbour& each : known_here_) {
     if (state_of(each.who) == ProcessState::kEnded) ended.push_back(each);
   }
-  const bool knows_leavers = knows_neighbours && read_lists([this] {
+  const bool knows_leavers = knows_neighbours && or_else(false, kPurpose, [this] {
                                for (const std::string& rank : leavers_.read_new())
                                  known_leavers_.push_back(std::stoi(rank));
+                               return true;
                              });
   std::vector<Lost> all;
   for (const int rank : known_leavers_) all.push_back({rank, Fate::kLeft});
@@ -146,14 +142,11 @@ std::vector<PeerRoll::Lost> PeerRoll::lost() noexcept {
 }
 
 bool PeerRoll::left_before(int rank, const CollectiveSignature& operation) const noexcept {
-  try {
+  return or_else(false, "find out when a rank left", [&] {
     const auto collectives = store_->find(left(rank));
     return collectives &&
            (is_transfer(operation.kind) || std::stoull(*collectives) < operation.sequence);
-  } catch (const std::exception& error) {
-    logging::debug(std::string("[peer_roll] cannot find out when a rank left: ") + error.what());
-    return false;
-  }
+  });
 }
 
 void PeerRoll::check_on(std::span<const int> awaited, const std::function<bool()>& has_come,
@@ -177,12 +170,10 @@ std::string PeerRoll::name(int rank) const {
 
 std::string PeerRoll::names(const std::vector<int>& ranks) const noexcept {
   std::string all;
-  try {
+  or_else(false, "look up the hosts and pids of ranks", [&] {
     for (const int rank : ranks) all += (all.empty() ? "" : " or ") + name(rank);
-  } catch (const std::exception& error) {
-    logging::debug(std::string("[peer_roll] cannot look up the hosts and pids of ranks: ") +
-                   error.what());
-  }
+    return true;
+  });
   return all;
 }
 

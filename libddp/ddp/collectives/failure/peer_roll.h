@@ -69,6 +69,7 @@ class PeerRoll {
     RankIdentity who;
   };
 
+  [[nodiscard]] std::vector<Lost> find_lost();
   [[nodiscard]] std::string find_missing(bool also_left);
   [[nodiscard]] std::string find_loss_of(int rank) const;
   [[nodiscard]] Fate find_fate(int rank) const;

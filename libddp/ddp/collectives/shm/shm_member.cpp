@@ -160,8 +160,9 @@ void Member::check_peer(int other, const Condition& ready, const IsAwaited& is_a
 void Member::lose(int rank, bool has_left, const std::string& during) {
   const std::string who =
       "[shm] " + names_.rank(rank) + " (pid " + std::to_string(control(rank).pid) + ")";
-  std::rethrow_exception(fail(Cause::kPeer, who + (has_left ? " left the group" : " died") +
-                                                ", while " + names_.rank(rank_) + " " + during));
+  const std::string text = who + (has_left ? " left the group" : " died") + ", while " +
+                           names_.rank(rank_) + " " + during;
+  std::rethrow_exception(fail(Cause::kPeer, text + (has_left ? advice_on_leaving(call_) : "")));
 }
 
 void Member::expect_alive(int rank) {

@@ -50,14 +50,9 @@ void Transfer::move_block() {
 }
 
 void Transfer::check_signature(const CollectiveSignature& theirs) {
-  CollectiveSignature expected = signature_;
-  expected.kind = CollectiveKind::kSend;
-  if (theirs == expected) return;
-  std::rethrow_exception(self_->fail(
-      Cause::kMismatch, "[shm] send and recv" + self_->names().of_group() +
-                            " differ: " + self_->names().rank(peer_) + " called " +
-                            to_string(theirs) + " to " + self_->names().rank(self_->rank()) +
-                            ", which called " + to_string(signature_)));
+  const std::string text =
+      self_->names().mismatch_of_transfer(self_->rank(), signature_, peer_, theirs);
+  if (!text.empty()) std::rethrow_exception(self_->fail(Cause::kMismatch, "[shm] " + text));
 }
 
 TransferRunner::TransferRunner(Member& self)

@@ -254,7 +254,6 @@ std::string TcpAlgorithms::explain(const TcpWire::Unexpected& message) const {
   CollectiveSignature other;
   if (message.bytes().size() < sizeof(other)) return message.what();
   std::memcpy(&other, message.bytes().data(), sizeof(other));
-  if (message.peer() < rank_) return names_.mismatch(message.peer(), other, rank_, current_);
   return names_.mismatch(rank_, current_, message.peer(), other);
 }
 

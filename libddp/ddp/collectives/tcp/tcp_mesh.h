@@ -25,10 +25,10 @@ struct MeshDeadlines {
   Deadline for_callers;
 };
 
-// Connects this rank with every other one, and returns the connections by rank; the own place holds
-// a socket that is not open. All ranks of the group call it, with a store that only this group
-// uses. Connections of strangers are closed: a peer must know a random number that only the store
-// tells. A process may have 1024 descriptors by default, so the limit is raised.
+// Connects this rank with every other one, and returns the connections by rank; this rank's own
+// entry is a socket that is not open. All ranks of the group call it, with a store that only this
+// group uses. Connections of strangers are closed: a peer must know a random number that only the
+// store tells. A process may have 1024 descriptors by default, so the limit is raised.
 //
 // Throws TimeoutError after the deadline, what the store throws, SystemError if this rank cannot
 // listen, and NetworkError naming the rank and its address if a peer cannot be reached.

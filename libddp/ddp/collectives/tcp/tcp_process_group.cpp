@@ -140,7 +140,9 @@ class TcpProcessGroup final : public QueuedProcessGroup {
       return origin_ + " has lost the connection to " + names_.rank(lost.peer()) + " in " +
              during() + ": " + lost.what();
     }
-    return "[tcp] " + missing + ", while " + names_.rank(rank()) + " is in " + during();
+    const bool has_left = missing.ends_with("left the group");
+    return "[tcp] " + missing + ", while " + names_.rank(rank()) + " is in " + during() +
+           (has_left ? advice_on_leaving(algorithms_.current()) : "");
   }
 
   std::string address_;

@@ -28,13 +28,8 @@ void TcpTransfer::start() {
 }
 
 void TcpTransfer::accept() {
-  CollectiveSignature expected = signature_;
-  expected.kind = CollectiveKind::kSend;
-  if (!(wire_signature_ == expected)) {
-    throw MismatchError("send and recv" + names_.of_group() + " differ: " + names_.rank(peer()) +
-                        " called " + to_string(wire_signature_) + " to " + names_.rank(rank_) +
-                        ", which called " + to_string(signature_));
-  }
+  const std::string text = names_.mismatch_of_transfer(rank_, signature_, peer(), wire_signature_);
+  if (!text.empty()) throw MismatchError(text);
   if (has_payload()) payload_ = wire_.receive(peer(), payload_tag(), operation_.input);
 }
 

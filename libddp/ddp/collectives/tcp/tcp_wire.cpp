@@ -28,7 +28,7 @@ struct TcpWire::Item {
 class TcpWire::Link {
  public:
   Link(int peer, Socket socket) : peer_(peer), socket_(std::move(socket)) {}
-  // The peer shall notice even if a forked child has the socket, too.
+  // Shut down, not just closed: a forked child may hold the socket, too.
   ~Link() { socket_.shut_down(); }
   Link(const Link&) = delete;
   Link& operator=(const Link&) = delete;

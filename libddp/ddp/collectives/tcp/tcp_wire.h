@@ -63,7 +63,7 @@ class TcpWire {
   // ended before, no further message goes to or comes from that peer.
   class Message;
 
-  // By rank; the own place holds no open socket.
+  // By rank; this rank's own entry is not open.
   explicit TcpWire(std::vector<Socket> sockets);
   ~TcpWire();
   TcpWire(const TcpWire&) = delete;
@@ -91,7 +91,7 @@ class TcpWire {
   [[noreturn]] void take_obstacle(Link& link, const Header& obstacle, Deadline deadline);
   [[nodiscard]] bool poll(Deadline deadline);
 
-  std::vector<std::unique_ptr<Link>> links_;  // by rank; the own place is null
+  std::vector<std::unique_ptr<Link>> links_;  // by rank; this rank's own is null
   WakeUp wake_up_;                            // readable once the wire is aborted
   std::atomic<bool> is_aborted_ = false;
   std::vector<pollfd> polled_;  // kept for its memory

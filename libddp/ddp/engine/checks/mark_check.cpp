@@ -23,8 +23,9 @@ void MarkCheck::check_unready(std::uint64_t step, double samples) const {
   fail(step, unused_ == UnusedParameters::kStatic
                  ? "backward gave fewer gradients than in the first step for " + names
                  : "backward gave no gradient for " + names +
-                       "; DdpOptions::unused allows that, and frozen parameters are left out when "
-                       "the engine is made");
+                       ", or did not mark it ready, before wait(). If the step does not use it, "
+                       "DdpOptions::unused allows that; frozen parameters are left out when the "
+                       "engine is made");
 }
 
 std::string MarkCheck::missing() const {

@@ -68,9 +68,10 @@ void ReplicaCheck::look_at_first_step() {
   looks_at_first_step_ = false;
   if (!std::ranges::equal(before_first_step_, now)) return;
   logging::warning(fmt::format(
-      "[ddp] step {} changed no parameter: the optimizer did not step before step {}, or its "
-      "learning rate or all gradients were 0. Two backward passes that belong to one step need "
-      "accumulate() or no_sync(): otherwise the gradients of the second replace those of the first",
+      "[ddp] step {} changed no parameter: the optimizer did not step before step {}, its learning "
+      "rate or all gradients were 0, or the parameters are no longer in the memory that the engine "
+      "was given. Two backward passes that belong to one step need accumulate() or no_sync(): "
+      "otherwise the gradients of the second replace those of the first",
       taken_in_ - 1, taken_in_));
 }
 
@@ -158,8 +159,12 @@ std::string ReplicaCheck::describe(std::size_t i, std::span<const std::uint64_t>
     separator = ", ";
   }
   const auto reference = std::ranges::find(by_rank, usual) - by_rank.begin();
-  return text + fmt::format(" differs from that of {} ({:x})",
-                            names.rank(static_cast<int>(reference)), usual);
+  return text +
+         fmt::format(
+             " differs from that of {} ({:x}). Ranks have changed it differently: by another "
+             "learning rate or random numbers, an update on some ranks only, gradients "
+             "written after mark_ready, or since it has moved to other memory",
+             names.rank(static_cast<int>(reference)), usual);
 }
 
 }  // namespace ddp
