@@ -5,6 +5,7 @@
 
 include(CheckLanguage)
 include(DdpNvidia)
+include(DdpResolve)
 
 set(DDP_OLDEST_CUDA 12.0)  # since then, nvcc compiles C++20
 set(DDP_OLDEST_NCCL 2.19)  # since then, NCCL has ncclCommRegister and ncclMemAlloc

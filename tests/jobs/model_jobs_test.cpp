@@ -303,7 +303,7 @@ TEST_CASE("generate refuses what it cannot use, and says what that is", "[models
   ddp::save_safetensors(file, std::span(&empty, 1));
   CHECK(refusal({}) == no_positions);
   CHECK(refusal({"--model", "lenet5"}) ==
-        "generate: --model lenet5 is no language model, as the gpt models are\n");
+        "generate: --model lenet5 is not a language model: name one of the gpt models\n");
   CHECK(refusal({"--prompt", "In", "the", "beginning"}) ==
         "generate: unexpected argument \"the\" (a value with blanks needs quotes)\n");
   CHECK(refusal({"--seed", "x"}) == "generate: --seed=x is not a whole number in range\n");
