@@ -145,6 +145,23 @@ TEST_CASE("a collective against a send or recv is an error that quotes both", "[
   }
 }
 
+TEST_CASE("a recv of nothing against a send of something is an error that quotes both",
+          "[collectives]") {
+  test::run_on_all_backends(2, [](ProcessGroup& group) {
+    std::vector<float> values(4);
+    const std::string error = caught([&] {
+      if (group.rank() == 0) group.send(buffer_of(values), 1).wait();
+      if (group.rank() == 1) group.recv(buffer_of(values).slice(0, 0), 0).wait();
+      group.barrier().wait();
+    });
+    if (group.rank() == 0) return;
+    expect(error.starts_with("MismatchError: "), error);
+    for (const char* part : {"send and recv differ: rank 0 called", "float32[4]", "float32[0]"}) {
+      expect(error.find(part) != std::string::npos, error);
+    }
+  });
+}
+
 TEST_CASE("abort wakes every rank with the reason", "[collectives]") {
   for (const Backend backend : test::backends()) {
     run_groups(backend, 3, [](ProcessGroup& group) {

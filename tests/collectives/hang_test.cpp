@@ -187,6 +187,26 @@ TEST_CASE("two groups that hang at once both know why, and one of them reports i
   CHECK(reports.count() == 1);
 }
 
+// Ranks 1 and 2 of the job are ranks 0 and 1 of the group.
+TEST_CASE("the silent peer of a transfer in a part of the job is named by its rank in the job",
+          "[hang]") {
+  HashStore store;
+  std::vector<std::shared_ptr<FlightRecorder>> recorders;
+  std::vector<std::unique_ptr<HangWatch>> watches;
+  for (const int rank : {1, 2, 3}) {
+    recorders.push_back(std::make_shared<FlightRecorder>());
+    watches.push_back(std::make_unique<HangWatch>(store.clone(), identify_self(rank, kCpuDevice),
+                                                  kImpatient, [](std::string_view) {}));
+    watches.back()->add("part", {1, 2, 3}, recorders.back());
+  }
+  Collective recv = all_reduce();
+  recv.kind = CollectiveKind::kRecv;
+  recv.peer = 0;
+  recorders[1]->submitted(1, recv);
+  CHECK(becomes_true([&] { return recorders[1]->hang().diagnosis().starts_with("rank 1 ("); }));
+  CHECK_THAT(recorders[1]->hang().diagnosis(), Catch::Contains("has not joined recv #1"));
+}
+
 TEST_CASE("a rank that does not join a split, a duplicate or on_rank0 is named", "[hang]") {
   for (const Meeting& meeting : meetings()) {
     test::Gate reports;
@@ -361,6 +381,7 @@ TEST_CASE("a timeout that is shorter than the watch's patience names the missing
 }
 
 TEST_CASE("one call may have another timeout than the group", "[hang]") {
+  const bool is_transfer = GENERATE(false, true);
   for (const Backend backend : {Backend::kShm, Backend::kTcp}) {
     std::atomic<bool> is_over = false;
     test::run_groups(backend, 2, [&](ProcessGroup& group) {
@@ -376,7 +397,8 @@ TEST_CASE("one call may have another timeout than the group", "[hang]") {
       }
       const ScopedTimeout quick(group, 300ms);
       const auto begin = Clock::now();
-      const std::string text = error_of([&] { group.all_reduce(buffer).wait(); });
+      const std::string text = error_of(
+          [&] { (is_transfer ? group.recv(buffer, 1) : group.all_reduce(buffer)).wait(); });
       is_over = true;
       expect(text.find("timed out after 300 ms") != std::string::npos, text);
       expect(text.find("DDP_TIMEOUT") != std::string::npos, text);

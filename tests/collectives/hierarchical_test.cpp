@@ -6,6 +6,8 @@
 
 #include <cstring>
 #include <memory>
+#include <span>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -182,6 +184,18 @@ TEST_CASE("different calls are an error on every rank, whose ranks are the group
         "sum), rank 1 called #1 reduce(float32[8], sum, root 0)");
 }
 
+TEST_CASE("no rank has gathered before its leader knows what the other hosts call", "[hosts]") {
+  for (int round = 0; round < 20; ++round) {
+    const auto errors = errors_on(kPairs, [](ProcessGroup& group) {
+      std::vector<float> own(8), all(32);
+      if (group.rank() < 2) group.gather(buffer_of(own), buffer_of(all), 0).wait();
+      if (group.rank() >= 2) group.reduce(buffer_of(own), 0).wait();
+    });
+    check_all_equal(errors);
+    CHECK_THAT(errors[1], Catch::StartsWith("[shm+tcp] ranks called different collectives: "));
+  }
+}
+
 TEST_CASE("a mismatch keeps its class on every rank", "[hosts]") {
   run_on_hosts(kPairs, [](ProcessGroup& group) {
     std::vector<float> values(8);
@@ -241,6 +255,38 @@ TEST_CASE("a timeout is a TimeoutError on all hosts", "[hosts]") {
       CHECK_THAT(error, Catch::StartsWith("[shm+tcp] rank ") &&
                             Catch::Contains("timed out after 300 ms in #1 all_reduce"));
     }
+  }
+}
+
+// A mate's timeout inside the host would hide that between the hosts.
+TEST_CASE("a host that is silent is a TimeoutError on another host's only rank", "[hosts]") {
+  const auto errors = errors_on({0, 0, 1}, [](ProcessGroup& group) {
+    if (group.rank() < 2) return;
+    const ScopedTimeout timeout(group, 300ms);
+    float value = 1;
+    const Deadline promised = Deadline::after(20s);
+    const std::string error =
+        error_of([&] { group.all_reduce(buffer_of(std::span(&value, 1))).wait(); });
+    throw std::runtime_error((promised.passed() ? "late: " : "") + error);
+  });
+  CHECK_THAT(errors[2], Catch::StartsWith("[shm+tcp] rank ") &&
+                            Catch::Contains("timed out after 300 ms in #1 all_reduce"));
+}
+
+TEST_CASE("a transfer inside a host or between hosts has the timeout of its call", "[hosts]") {
+  for (const int peer : {1, 2}) {
+    const auto errors = errors_on(kPairs, [&](ProcessGroup& group) {
+      if (group.rank() != 0) return;
+      const ScopedTimeout timeout(group, 300ms);
+      float value = 1;
+      const Deadline promised = Deadline::after(20s);
+      const std::string error =
+          error_of([&] { group.recv(buffer_of(std::span(&value, 1)), peer).wait(); });
+      throw std::runtime_error((promised.passed() ? "late: " : "") + error);
+    });
+    CHECK_THAT(errors[0], Catch::StartsWith("[shm+tcp] rank ") &&
+                              Catch::Contains("timed out after 300 ms in") &&
+                              Catch::Contains("recv(float32[1])"));
   }
 }
 

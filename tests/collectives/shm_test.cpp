@@ -300,6 +300,22 @@ TEST_CASE("operations on the same operand run in order, even without waits", "[s
   }
 }
 
+TEST_CASE("an operation waits for the one that writes its operand", "[shm]") {
+  for (const std::size_t count : {kSmall, kMedium}) {
+    run_groups(Backend::kShm, 2, [&](ProcessGroup& group) {
+      std::vector<float> own(count), all(2 * count);
+      for (int round = 0; round < 10; ++round) {
+        std::ranges::fill(own, static_cast<float>(10 * round + group.rank()));
+        (void)group.all_gather(buffer_of(own), buffer_of(all));
+        group.all_reduce(buffer_of(all)).wait();
+        std::vector<float> expected(2 * count, static_cast<float>(20 * round));
+        std::fill_n(expected.rbegin(), count, static_cast<float>(20 * round + 2));
+        expect(all == expected, "both ranks' sums of what was gathered");
+      }
+    });
+  }
+}
+
 TEST_CASE("more operations may be under way than can be posted", "[shm]") {
   run_groups(Backend::kShm, 2, [](ProcessGroup& group) {
     std::vector<double> values(500);

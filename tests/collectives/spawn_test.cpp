@@ -249,6 +249,15 @@ TEST_CASE("spawn reports a rank's exit code or signal", "[spawn]") {
              Contains(long_text.substr(0, 30000)));
 }
 
+TEST_CASE("a rank that is stopped is not the cause, even if the first failure blames a peer",
+          "[spawn]") {
+  const std::string error = spawn_error(2, [](int rank) {
+    if (rank == 0) throw PeerError("rank 1 does not answer");
+    wait_for_signal();
+  });
+  CHECK_THAT(error, Contains("rank 0 of 2") && Contains(" threw: rank 1 does not answer"));
+}
+
 TEST_CASE("the other ranks are stopped, even those that take no SIGTERM", "[spawn]") {
   const Pipe pids;
   const auto begin = Clock::now();

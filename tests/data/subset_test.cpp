@@ -114,6 +114,7 @@ TEST_CASE("fractions below 1 leave samples out", "[data][split]") {
   CHECK(split_sizes(10, {0.2}) == Sizes{2});
   CHECK(split_sizes(5, {0.3, 0.3}) == Sizes{2, 1});
   CHECK(split_sizes(10, {0.7, 0.2}) == Sizes{7, 2});  // their sum is 0.8999999999999999
+  CHECK(split_sizes(10, {0.05, 0.35}) == Sizes{1, 3});
   CHECK(split_sizes(10, {0.29, 0.61}) == Sizes{3, 6});
   CHECK(split_sizes(7, {0.0, 0.0}) == Sizes{0, 0});
   // Ten times 0.1 is 0.9999999999999999, which must count as all samples.

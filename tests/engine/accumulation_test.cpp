@@ -5,9 +5,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <set>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -15,6 +17,7 @@
 #include "ddp/engine/distributed_data_parallel.h"
 #include "support/engine.h"
 #include "support/recording_group.h"
+#include "support/stderr_capture.h"
 
 using namespace ddp;
 using test::error_of;
@@ -225,4 +228,68 @@ TEST_CASE("what ranks exchange belongs to one step, even if the step has several
       }
     });
   }
+}
+
+TEST_CASE("a rank whose data run out between the passes of a step is active in it",
+          "[engine][accumulation]") {
+  run_on_all_backends(2, [](ProcessGroup& group) {
+    Model model(0);
+    DistributedDataParallel ddp(group.shared_from_this(), model.parameters);
+    ddp.accumulate(2);
+    for (const bool has_batch : {true, false}) {
+      (void)ddp.begin_step({.samples = has_batch ? 1.0 : 0.0, .is_active = has_batch});
+      mark_all(ddp);
+      ddp.wait();
+    }
+    expect(ddp.summary().active_ranks == 2, "both ranks were");
+    expect(!ddp.is_over(), "not before a step without data");
+  });
+}
+
+TEST_CASE("a metric that is NaN in a pass without samples is left out", "[engine][accumulation]") {
+  for (const int world_size : {1, 2}) {
+    run_on_all_backends(world_size, [](ProcessGroup& group) {
+      Model model(0);
+      DistributedDataParallel ddp(group.shared_from_this(), model.parameters);
+      ddp.accumulate(2);
+      pass(ddp, 0, std::numeric_limits<double>::quiet_NaN());
+      pass(ddp, 1, 3);
+      expect(ddp.summary().metrics[0].mean() == 3, "the mean over what has samples");
+    });
+  }
+}
+
+TEST_CASE("a held pass that writes nothing keeps the gradients in the caller's memory",
+          "[engine][accumulation]") {
+  for (const int world_size : {1, 2}) {
+    run_on_all_backends(world_size, [](ProcessGroup& group) {
+      Model model(0);
+      std::vector<std::vector<double>> own = model.values;
+      for (std::size_t i = 0; i < 3; ++i) model.parameters[i].grad = buffer_of(own[i]);
+      DistributedDataParallel ddp(group.shared_from_this(), model.parameters);
+      {
+        const auto guard = ddp.no_sync();
+        pass(ddp, 1, 2 + group.rank());
+        pass(ddp, 0, 0);
+      }
+      pass(ddp, 1, 4 + group.rank());
+      expect_gradients(ddp, group.world_size() == 1 ? 3 : 3.5);
+    });
+  }
+}
+
+TEST_CASE("an error between two passes is not followed by a warning that they were never reduced",
+          "[engine][accumulation]") {
+  const test::StderrCapture captured;
+  run_on_all_backends(2, [](ProcessGroup& group) {
+    const std::string error = error_of([&] {
+      Model model(0);
+      DistributedDataParallel ddp(group.shared_from_this(), model.parameters);
+      ddp.accumulate(3);
+      pass(ddp, 1, 2);
+      throw std::runtime_error("the disk is full");
+    });
+    expect(error == "the disk is full", error);
+  });
+  CHECK_THAT(captured.text(), !Catch::Contains("never reduced"));
 }

@@ -193,6 +193,18 @@ TEST_CASE("a loop that no rank ends is warned of once", "[engine][uneven]") {
         2 * test::backends().size());
 }
 
+TEST_CASE("steps without samples are no endless loop once a rank has run out of data",
+          "[engine][uneven]") {
+  const test::StderrCapture captured;
+  run_on_all_backends(2, [](ProcessGroup& group) {
+    Trainee trainee(group, {});
+    for (int step = 0; step < 15; ++step) {
+      trainee.step(1, {.samples = 0, .is_active = group.rank() == 0});
+    }
+  });
+  CHECK(count_lines(captured, "steps in a row had no samples") == 0);
+}
+
 TEST_CASE("a metric that is not finite is warned of once, unless such steps are stopped or skipped",
           "[engine][finite]") {
   const auto warnings = [](NonFinite policy) {

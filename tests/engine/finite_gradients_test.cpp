@@ -134,3 +134,20 @@ TEST_CASE("the rank is named whose NaN comes from a later pass without samples",
     CHECK_THAT(error, Catch::Contains("it came from rank 1 ("));
   }
 }
+
+TEST_CASE("a rank is not named again for what it had in an earlier step", "[engine][finite]") {
+  const test::StderrCapture captured;
+  run_on_all_backends(2, [](ProcessGroup& group) {
+    Trainee trainee(group, {.non_finite = NonFinite::kSkip, .scan_gradients = true});
+    const bool is_root = group.rank() == 0;
+    trainee.step(is_root ? 1 : kNan);
+    trainee.step(is_root ? kNan : 1, {.samples = is_root ? 1.0 : 0.0});
+  });
+  std::size_t lines = 0;
+  for (const std::string& line : test::lines_of(captured.text())) {
+    if (!contains(line, "step 2: ")) continue;
+    ++lines;
+    CHECK_THAT(line, Catch::Contains("it came from rank 0 (") && !Catch::Contains("rank 1 ("));
+  }
+  CHECK(lines == test::backends().size());
+}

@@ -173,6 +173,20 @@ TEST_CASE("buffers are sent on demand, at every forward, or never", "[engine][bu
   }
 }
 
+TEST_CASE("a large buffer is rank 0's as soon as broadcast_buffers has returned",
+          "[engine][buffers]") {
+  run_on_all_backends(2, [](ProcessGroup& group) {
+    std::vector<float> table(300000);  // too large to be packed with others
+    Trainee trainee(group, {.buffers = {{"table", buffer_of(table)}}});
+    for (int round = 0; round < 20; ++round) {
+      std::ranges::fill(table, static_cast<float>(10 * round + group.rank()));
+      trainee.ddp.broadcast_buffers();
+      const auto roots = static_cast<float>(10 * round);
+      expect(table.front() == roots && table.back() == roots, "rank 0's from end to end");
+    }
+  });
+}
+
 TEST_CASE("buffers on different devices do not make models different", "[engine][buffers]") {
   const auto errors = errors_of_ranks(2, [](ProcessGroup& group) {
     std::vector<float> statistics(3);

@@ -246,6 +246,18 @@ TEST_CASE("after a resume from an earlier checkpoint, later ones are not listed"
   CHECK(newest_value(directory.path()) == 4);
 }
 
+TEST_CASE("the checkpoint that a training goes back to is its newest, also before a save",
+          "[checkpoint][directory]") {
+  const TemporaryDirectory directory;
+  CheckpointDirectory checkpoints({.path = directory.path()});
+  for (const int epoch : {3, 4, 5}) save(checkpoints, epoch);
+  checkpoints.go_back_to(after_epoch(4));
+  CHECK(checkpoints.names() == std::vector{after_epoch(4), after_epoch(3)});
+  const std::optional<LoadedCheckpoint> loaded = checkpoints.load_newest();
+  REQUIRE(loaded);
+  CHECK(loaded->path == directory / "model_epoch_4.safetensors");
+}
+
 TEST_CASE("a full disk is an error that names file and tensor, and the old file remains",
           "[checkpoint][directory][disk]") {
   const TemporaryDirectory directory;

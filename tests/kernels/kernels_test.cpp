@@ -7,7 +7,9 @@
 #include <vector>
 
 #include "ddp/kernels/bias.h"
+#include "ddp/kernels/channel_moments.h"
 #include "ddp/kernels/cross_entropy.h"
+#include "ddp/kernels/grad_norm.h"
 #include "ddp/kernels/sgd.h"
 #include "ddp/kernels/unary.h"
 #include "support/run_ranks.h"
@@ -236,4 +238,26 @@ TEST_CASE("kernels refuse operands of wrong sizes or dtypes", "[kernels]") {
           ddp::cpu::sgd_step({&tensor, 1}, {.momentum = 0.9}, nullptr);
         }) ==
         "[kernels] sgd_step: momentum_buffer is float32[0] on cpu, expected float64[3] on cpu");
+}
+
+TEST_CASE("a norm is not negative, even if the gradients' factor is", "[kernels]") {
+  Doubles gradient = {3, 4};
+  const ddp::Buffer gradients[] = {buffer_of(gradient)};
+  Doubles norm(1), scale(1), partials(ddp::grad_norm_partials(gradients));
+  const double factor = -2;
+  ddp::cpu::clip_grad_norm(gradients, 5, &factor,
+                           {buffer_of(norm), buffer_of(scale), buffer_of(partials)});
+  CHECK(norm[0] == 10);
+  CHECK(scale[0] == Approx(-1));
+}
+
+TEST_CASE("a batch of one element has a finite variance", "[kernels]") {
+  Doubles moments = {7, 0, 1};  // mean, sum of squared distances, count
+  Doubles mean = {1}, variance = {1};
+  std::vector<std::int64_t> batches = {0};
+  ddp::cpu::track_statistics(buffer_of(moments), 0.5,
+                             {buffer_of(mean), buffer_of(variance), buffer_of(batches)});
+  CHECK(mean[0] == 4);
+  CHECK(variance[0] == 0.5);
+  CHECK(batches[0] == 1);
 }

@@ -200,6 +200,13 @@ TEST_CASE("after a signal to this launcher, workers may end by it or by SIGTERM"
   CHECK_FALSE(order.is_by_nodes());
 }
 
+TEST_CASE("of several late signals the first one counts", "[stop-order]") {
+  StopOrder order;
+  order.note_late(SIGTERM);
+  order.note_late(SIGINT);
+  CHECK(order.late_signal() == SIGTERM);
+}
+
 TEST_CASE("a signal that all launchers get counts as this one's, too", "[stop-order]") {
   StopOrder order;
   order.follow(SIGTERM);

@@ -281,3 +281,10 @@ TEST_CASE("a filter of local ranks shows those, and no others", "[log-route]") {
   CHECK(way(options, 1, Channel::kErr) == "nowhere");
   CHECK(way(options, 2, Channel::kErr) == "console");
 }
+
+TEST_CASE("a filter of local ranks means these on every node", "[log-route]") {
+  LogOptions options;
+  options.local_ranks_filter = std::vector<int>{1};
+  CHECK(route(options, 5, 1, Channel::kErr).to_console);
+  CHECK_FALSE(route(options, 1, 0, Channel::kErr).to_console);
+}

@@ -8,6 +8,7 @@
 #include <filesystem>
 
 #include "ddp/base/net/socket.h"
+#include "support/becomes_true.h"
 #include "support/files.h"
 #include "support/launch.h"
 #include "support/terminal.h"
@@ -15,6 +16,7 @@
 using Catch::Matchers::Contains;
 using Catch::Matchers::Matches;
 using ddp::Timeout;
+using ddp::test::becomes_true;
 using ddp::test::bytes_of;
 using ddp::test::ChildProcess;
 using ddp::test::entries_of;
@@ -56,15 +58,17 @@ TEST_CASE("the agent has a name of its own, so that killing the others by name s
 }
 
 TEST_CASE("a Ctrl-C that a scheduler sends to every process counts once", "[guardian]") {
-  ChildProcess child(shell({"--grace", "1000"},
-                           "trap 'read line; exit 0' TERM; echo agent=$PPID. pid=$$. >&2; "
-                           "while :; do sleep 0.01; done"));
+  ChildProcess child(
+      shell({"--grace", "1000"},
+            "trap 'read line; echo ended >&2; exit 0' TERM; echo agent=$PPID. pid=$$. >&2; "
+            "while :; do sleep 0.01; done"));
   wait_for_pids(child, 1);
   ::kill(pids_in(child.err(), "agent").at(0), SIGINT);
   child.send_signal(SIGINT);
   child.wait_for_output("SIGINT: stopping 1 rank");
   child.write_stdin("\n");
   CHECK(child.wait(kStopBound) == 128 + SIGINT);
+  CHECK_THAT(child.err(), Contains("ended"));  // it was not killed
 }
 
 TEST_CASE("an agent that is stopped is named, and does not keep the job from being stopped",
@@ -99,6 +103,20 @@ TEST_CASE("--grace bounds what a request to stop may take", "[guardian]") {
   child.send_signal(signal_number);
   CHECK(child.wait(kStopBound) == 128 + (signal_number == SIGINT ? SIGINT : SIGTERM));
   check_all_gone(pids);
+}
+
+TEST_CASE("SIGUSR2 goes to the first rank that still runs", "[guardian]") {
+  ChildProcess child(shell({"-n", "2"},
+                           "[ $RANK = 0 ] && echo pid=$$. >&2 && exit 0; "
+                           "trap 'echo report $RANK. >&2; exit 0' USR2; echo ready >&2; "
+                           "while :; do sleep 0.01; done"));
+  const pid_t rank0 = wait_for_pids(child, 1).at(0);
+  child.wait_for_output("ready");
+  REQUIRE(becomes_true([&] { return ::kill(rank0, 0) != 0; }));  // the agent has waited for it
+  child.send_signal(SIGUSR2);
+  child.wait_for_output("report 1.");
+  CHECK(child.wait(kStopBound) == 0);
+  CHECK_THAT(child.err(), Contains("SIGUSR2: passed on to rank 1\n"));
 }
 
 TEST_CASE("workers that die of SIGUSR1 have obeyed it", "[guardian]") {
@@ -185,6 +203,12 @@ TEST_CASE("a terminal that closes stops the job, and the last line says how to a
   CHECK(terminal.wait(kStopBound) == 128 + SIGHUP);
   CHECK(last_line(bytes_of(log)) == "ddp-launch: terminal closed (SIGHUP); use nohup or --detach");
   terminal.check_report_ends();
+}
+
+TEST_CASE("a worker that dies of SIGHUP has not closed the terminal", "[guardian]") {
+  const Result result = run(shell({}, "kill -HUP $$"));
+  CHECK(result.exit_code == 128 + SIGHUP);
+  CHECK_THAT(result.err, Contains("SIGHUP") && !Contains("terminal closed"));
 }
 
 TEST_CASE("the job ends with its terminal even if it writes to it", "[guardian][terminal]") {

@@ -122,7 +122,9 @@ TEST_CASE("the job's own settings reach the environment", "[environment]") {
   job.plan.role = "trainer";
   job.plan.max_restarts = 3;
   job.plan.store_host = StoreHost::kWorker;
+  job.plan.rank0_terminal = "/dev/pts/7";
   job.attempt.restart_count = 1;
+  job.attempt.error_directory = "/e";
   const EnvironmentBlock block = job.environment(1);
   const std::pair<const char*, const char*> expected[] = {
       {"RANK", "3"},
@@ -137,11 +139,13 @@ TEST_CASE("the job's own settings reach the environment", "[environment]") {
       {"TORCHELASTIC_RESTART_COUNT", "1"},
       {"TORCHELASTIC_MAX_RESTARTS", "3"},
       {"TORCHELASTIC_USE_AGENT_STORE", "False"},
+      {"TORCHELASTIC_ERROR_FILE", "/e/1/error.json"},
   };
   for (const auto& [name, value] : expected) {
     CAPTURE(name);
     CHECK(values_of(block, name) == Strings{value});
   }
+  CHECK(values_of(job.environment(0), "DDP_LAUNCH_TTY").empty());  // it is not rank 0
 }
 
 TEST_CASE("the launcher's variables are listed, also with a value that the user has set",

@@ -345,12 +345,17 @@ TEST_CASE("a step without samples leaves the loss scale as it is", "[module]") {
   test::run_on_all_backends(2, [](ProcessGroup& group) {
     Trainee trainee(group.shared_from_this(),
                     {.unused = UnusedParameters::kZero, .non_finite = NonFinite::kSkip});
-    nn::GradScaler scaler({.initial_scale = 1024});
+    nn::GradScaler scaler({.initial_scale = 1024, .growth_interval = 2});
     trainee.model.scale_losses(scaler);
-    trainee.backward(0, 0);
+    for (const std::size_t samples : {0, 2, 0, 0}) {
+      trainee.backward(0, samples);
+      expect(trainee.model.engine().should_step() == (samples > 0), "only one step is taken");
+      trainee.optimizer.step();
+      expect(scaler.scale() == 1024, "nothing overflowed, and no step is counted without samples");
+    }
+    trainee.backward(0, 2);
     trainee.optimizer.step();
-    expect(!trainee.model.engine().should_step(), "the step is not taken");
-    expect(scaler.scale() == 1024, "nothing overflowed");
+    expect(scaler.scale() == 2048, "two steps were taken");
   });
 }
 
