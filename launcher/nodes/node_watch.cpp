@@ -184,11 +184,13 @@ bool NodeWatch::has_lost_node() {
   return !news_.lost.empty();
 }
 
+// The store ends with node 0, and the others may not have read there yet that a node is lost.
 void NodeWatch::leave() {
   WaitLimit limit(kStoreTimeout, is_interrupted_);
+  const auto can_leave = [this] { return node_count() - (has_lost_node() ? 1 : 0); };
   try {
     auto left = meeting_.store->add(kLeftKey, 1);
-    while (meeting_.self == 0 && left < node_count() && !has_lost_node() && !limit.passed()) {
+    while (meeting_.self == 0 && left < can_leave() && !limit.passed()) {
       std::this_thread::sleep_for(kBetweenLooks);
       left = meeting_.store->add(kLeftKey, 0);
     }

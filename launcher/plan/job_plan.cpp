@@ -7,7 +7,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cstdlib>
 #include <iterator>
 #include <optional>
@@ -72,10 +71,11 @@ void require_descriptors(int workers) {
   }
 }
 
-// Its path, or nothing if that is another kind of file.
+// A path to it, or nothing if that is another kind of file. The terminal itself may have no name
+// here, as in a container that was entered from outside.
 std::string terminal_of_stdout() {
-  std::array<char, 256> path;
-  return ::ttyname_r(STDOUT_FILENO, path.data(), path.size()) == 0 ? path.data() : "";
+  return ::isatty(STDOUT_FILENO) != 0 ? fmt::format("/proc/{}/fd/{}", ::getpid(), STDOUT_FILENO)
+                                      : "";
 }
 
 WorkerPlan plan_workers(const Options& options, int cpus) {

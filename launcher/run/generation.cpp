@@ -283,14 +283,12 @@ std::optional<WorkerFailure> Generation::find_failure() const {
 WorkerFailure Generation::describe_failure() const {
   WorkerFailure failure = casualties_.describe(job_.layout.world_size, start_);
   failure.when_asked_to_stop = order_.signal().has_value();
-  if (failure.when_asked_to_stop) {
-    failure.others = 0;
-  } else if (misses_others(failure.first)) {
+  // On other nodes ranks may have ended before, of which this one does not know.
+  if (failure.when_asked_to_stop || job_.layout.node_count > 1) failure.others = 0;
+  if (!failure.when_asked_to_stop && misses_others(failure.first)) {
     for (const int rank : casualties_.finished()) {
       failure.finished.push_back({rank, workers_.noted(rank).step});
     }
-    // On other nodes, too, ranks may have ended before, of which this one does not know.
-    if (job_.layout.node_count > 1) failure.others = 0;
   }
   workers_.add_traces(failure);
   return failure;

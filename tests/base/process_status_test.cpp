@@ -1,15 +1,39 @@
 // SPDX-License-Identifier: MIT
 #include "ddp/base/system/process_status.h"
 
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <catch2/catch.hpp>
+#include <chrono>
 #include <csignal>
+#include <fstream>
+#include <string>
+#include <thread>
 
 #include "ddp/base/system/home_process.h"
+#include "ddp/base/time.h"
 
 using namespace ddp;
+using namespace std::chrono_literals;
+
+namespace {
+
+bool comes_true(const auto& is_so) {
+  const Deadline end = Deadline::after(10s);
+  while (!is_so() && !end.passed()) std::this_thread::sleep_for(1ms);
+  return is_so();
+}
+
+std::optional<ProcessStat> read_main_thread(pid_t pid) {
+  const std::string id = std::to_string(pid);
+  std::string line;
+  std::getline(std::ifstream("/proc/" + id + "/task/" + id + "/stat"), line);
+  return parse_process_stat(line);
+}
+
+}  // namespace
 
 TEST_CASE("a wait status is described in words and as a shell's exit code", "[process-status]") {
   CHECK(describe_status(W_EXITCODE(7, 0)) == "exited with code 7");
@@ -47,17 +71,25 @@ TEST_CASE("process states are read from /proc", "[process-status]") {
   CHECK_FALSE(own->is_stopped());
 }
 
-TEST_CASE("a process lives on after its main thread has ended", "[process-status]") {
-  const auto with = [](const char* state, int threads) {
-    return parse_process_stat("1 (a) " + std::string(state) +
-                              " 1 1 1 0 -1 0 1 2 3 4 5 6 7 8 20 0 " + std::to_string(threads) +
-                              " 0 98765 0\n")
-        .value();
-  };
-  CHECK(with("Z", 1).is_zombie());
-  CHECK(with("X", 1).is_zombie());
-  CHECK_FALSE(with("Z", 2).is_zombie());
-  CHECK_FALSE(with("S", 1).is_zombie());
+TEST_CASE("a process lives on after its main thread has ended, until it is killed",
+          "[process-status]") {
+  const pid_t parent = ::getpid();
+  const pid_t child = ::fork();
+  if (child == 0) {
+    std::thread([parent] {
+      while (die_with(parent)) std::this_thread::sleep_for(1s);
+    }).detach();
+    ::syscall(SYS_exit, 0);  // ends this thread alone
+  }
+  REQUIRE(comes_true([&] { return read_main_thread(child).value().is_zombie(); }));
+  CHECK_FALSE(read_process(child)->is_zombie());
+  CHECK_FALSE(read_process(child)->is_exiting());
+  ::kill(child, SIGSTOP);
+  CHECK(comes_true([&] { return read_process(child)->is_stopped(); }));
+  ::kill(child, SIGKILL);
+  CHECK(comes_true([&] { return read_process(child)->is_zombie(); }));
+  CHECK(read_process(child)->is_exiting());
+  CHECK(wait_for_child(child) == SIGKILL);
 }
 
 TEST_CASE("a child ends with its parent, or learns that the parent is gone", "[process-status]") {

@@ -3,10 +3,14 @@
 
 #include <catch2/catch.hpp>
 
+#include <exception>
+#include <functional>
 #include <memory>
 #include <new>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "ddp/base/error.h"
 #include "ddp/store/hash_store.h"
@@ -32,6 +36,33 @@ class FailingStore final : public test::ForwardingStore {
   std::shared_ptr<Store> clone(Timeout timeout) const override { return store()->clone(timeout); }
 
   int reads = 0;
+};
+
+// Calls a function once, after the first compare_set(), before the caller has its result.
+class ObservedStore final : public test::ForwardingStore {
+ public:
+  using ForwardingStore::ForwardingStore;
+
+  std::string compare_set(std::string_view key, std::string_view expected,
+                          std::string_view desired) override {
+    std::string stored = ForwardingStore::compare_set(key, expected, desired);
+    if (const auto call = std::exchange(on_stored, nullptr)) call();
+    return stored;
+  }
+  std::shared_ptr<Store> clone(Timeout timeout) const override { return store()->clone(timeout); }
+
+  std::function<void()> on_stored;
+};
+
+// What listeners are called with, "" for null.
+struct Heard {
+  FirstError::Listener listener() {
+    return [this](const std::exception_ptr& error) {
+      texts.push_back(error ? error_of([&] { std::rethrow_exception(error); }) : "");
+    };
+  }
+
+  std::vector<std::string> texts;
 };
 
 }  // namespace
@@ -83,6 +114,56 @@ TEST_CASE("the first of several errors is kept", "[first_error]") {
   error.set(CudaError("first"));
   error.set(TimeoutError("second"));
   CHECK(error_of([&] { error.rethrow_if_set(); }) == "first");
+}
+
+TEST_CASE("an error breaks the parents first", "[first_error]") {
+  HashStore of_parent, of_child;
+  Heard heard;
+  const auto parent = std::make_shared<FirstError>(of_parent.clone(), heard.listener());
+  FirstError child(
+      of_child.clone(),
+      [&](const std::exception_ptr&) {
+        CHECK(heard.texts == std::vector<std::string>{"cause"});
+        CHECK(parent->is_set());
+      },
+      parent);
+  FirstError elsewhere(of_child.clone());
+  elsewhere.set(TimeoutError("cause"));
+  REQUIRE(child.poll());
+  CHECK_THROWS_AS(parent->rethrow_if_set(), TimeoutError);
+  FirstError parent_elsewhere(of_parent.clone());
+  REQUIRE(parent_elsewhere.poll());
+  CHECK_THROWS_AS(parent_elsewhere.rethrow_if_set(), TimeoutError);
+}
+
+TEST_CASE("leaving is an error of the others only", "[first_error]") {
+  HashStore of_parent, of_child;
+  Heard by_parent, by_child;
+  const auto store = std::make_shared<ObservedStore>(of_parent.clone());
+  const auto parent = std::make_shared<FirstError>(store, by_parent.listener());
+  FirstError child(of_child.clone(), by_child.listener(), parent);
+  bool is_polled_first = false;
+  SECTION("") {}
+  SECTION("also if another thread sees it first") { is_polled_first = true; }
+  if (is_polled_first) store->on_stored = [&] { CHECK(parent->poll()); };
+  child.leave(PeerError("rank 0 left"));
+  CHECK(error_of([&] { child.rethrow_if_set(); }) == "rank 0 left");
+  CHECK(error_of([&] { parent->rethrow_if_set(); }) == "rank 0 left");
+  CHECK(by_child.texts == std::vector<std::string>{""});
+  CHECK(by_parent.texts == std::vector<std::string>{""});
+  Heard by_other;
+  FirstError other(of_parent.clone(), by_other.listener());
+  CHECK(other.poll());
+  CHECK(by_other.texts == std::vector<std::string>{"rank 0 left"});
+}
+
+TEST_CASE("a rank that leaves after another's error reports that one", "[first_error]") {
+  HashStore store;
+  Heard heard;
+  FirstError here(store.clone(), heard.listener()), there(store.clone());
+  there.set(PeerError("rank 1 failed"));
+  here.leave(PeerError("rank 0 left"));
+  CHECK(heard.texts == std::vector<std::string>{"rank 1 failed"});
 }
 
 TEST_CASE("ranks that fail together agree on one cause", "[first_error]") {

@@ -206,6 +206,20 @@ TEST_CASE("all nodes report the same about a node that vanishes", "[nodes]") {
   });
 }
 
+TEST_CASE("a node whose store ends with node 0 has learnt before which node is lost", "[nodes]") {
+  auto server = std::make_unique<TcpServer>(Endpoint{"127.0.0.1", 0});
+  run_ranks(3, [&](int rank) {
+    // Node 0 is the first to know.
+    const SignsOfLife signs{.period = rank == 0 ? 50ms : 900ms, .vanished = 3s};
+    NodeWatch watch(meet(plan_of(rank, 3, *server), 1), signs);
+    if (rank == 2) return;
+    const std::string lost = await(watch, is_bad).lost;
+    expect(lost == "node 2 (host2) has vanished: no sign of life for 3 s", lost);
+    watch.leave();
+    if (rank == 0) server.reset();
+  });
+}
+
 TEST_CASE("a failed node that vanishes before it has told its failure is reported as lost",
           "[nodes]") {
   const TcpServer server({"127.0.0.1", 0});

@@ -77,8 +77,8 @@ std::string format_progress_line(const ProgressState& state) {
 std::size_t terminal_columns() {
   winsize size{};
   if (::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0) return size.ws_col;
-  const FileDescriptor terminal(
-      ::open(std::string(launcher_terminal()).c_str(), O_WRONLY | O_NOCTTY | O_CLOEXEC));
+  const FileDescriptor terminal(::open(std::string(launcher_terminal()).c_str(),
+                                       O_WRONLY | O_NOCTTY | O_NONBLOCK | O_CLOEXEC));
   return ::ioctl(terminal.get(), TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
 }
 

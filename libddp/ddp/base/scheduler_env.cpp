@@ -60,7 +60,7 @@ void find_meeting_of_open_mpi_5(std::string_view job, SchedulerEnv& result) {
   result.run_id = "mpirun-" + std::string(job.substr(host));
 }
 
-// mpirun fills one host after the other, unless told otherwise.
+// mpirun fills one host after the other, unless told otherwise, and they are taken to be alike.
 void number_nodes(SchedulerEnv& result) {
   result.node_rank = result.rank / result.local_size;
   result.node_count = static_cast<int>(divide_up(static_cast<std::size_t>(result.size),

@@ -61,7 +61,8 @@ struct [[nodiscard]] Work {
 //   PeerError      a rank died, left, called abort(), or failed by itself
 // Only a rank that failed by itself, as with a CudaError, throws its own error instead. On nccl a
 // group's failure breaks the group that it was made from, too: waits on CUDA do not throw, so the
-// other's operations may have used what the failed ones have left in memory.
+// other's operations may have used what the failed ones have left in memory. It does not break
+// other groups that were made from that one, nor does that one's failure.
 //
 // Operands that a call refuses do not break the group: it throws std::invalid_argument, and nothing
 // was submitted, while the other ranks may wait for this one. Refused are operands without memory

@@ -10,6 +10,7 @@
 #include <array>
 #include <csignal>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <sstream>
@@ -30,6 +31,15 @@ std::string command_of(pid_t pid) {
       command, [](char c) { return static_cast<unsigned char>(c) < ' '; }, ' ');
   if (command.size() > kLongestCommand) command.replace(kLongestCommand, command.npos, "...");
   return command;
+}
+
+// Of a process or of a thread.
+std::optional<ProcessStat> read_stat(const std::string& folder) {
+  const FileDescriptor file(::open((folder + "/stat").c_str(), O_RDONLY | O_CLOEXEC));
+  std::array<char, 1024> text{};
+  const ssize_t size = ::read(file.get(), text.data(), text.size());
+  if (size <= 0) return std::nullopt;
+  return parse_process_stat({text.data(), static_cast<std::size_t>(size)});
 }
 
 }  // namespace
@@ -89,12 +99,19 @@ std::optional<ProcessStat> parse_process_stat(std::string_view text) {
 }
 
 std::optional<ProcessStat> read_process(pid_t pid) {
-  const std::string path = "/proc/" + std::to_string(pid) + "/stat";
-  const FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  std::array<char, 1024> text{};
-  const ssize_t size = ::read(file.get(), text.data(), text.size());
-  if (size <= 0) return std::nullopt;
-  return parse_process_stat({text.data(), static_cast<std::size_t>(size)});
+  const std::string folder = "/proc/" + std::to_string(pid);
+  std::optional<ProcessStat> process = read_stat(folder);
+  if (!process || !process->is_zombie() || process->threads < 2) return process;
+  std::error_code error;
+  std::filesystem::directory_iterator thread(folder + "/task", error);
+  for (; !error && thread != std::filesystem::directory_iterator(); thread.increment(error)) {
+    const auto other = read_stat(thread->path());
+    if (!other || other->is_exiting()) continue;
+    process->state = other->state;
+    process->flags = other->flags;
+    break;
+  }
+  return process;
 }
 
 std::string describe_process(pid_t pid) {

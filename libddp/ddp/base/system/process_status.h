@@ -47,12 +47,11 @@ struct ProcessStat {
   pid_t parent = 0;
   pid_t group = 0;
   unsigned flags = 0;  // the kernel's PF_* flags
-  int threads = 1;
+  int threads = 1;     // with those that have ended and are not waited for
   // In the kernel's ticks since the boot: with the pid it names a process for good.
   std::uint64_t start_time = 0;
 
-  // The state is that of the main thread, which may end before the others (pthread_exit).
-  [[nodiscard]] bool is_zombie() const { return state == 'X' || (state == 'Z' && threads <= 1); }
+  [[nodiscard]] bool is_zombie() const { return state == 'Z' || state == 'X'; }
   // True if a signal or a debugger stopped the process.
   [[nodiscard]] bool is_stopped() const { return state == 'T' || state == 't'; }
 
@@ -61,10 +60,11 @@ struct ProcessStat {
   [[nodiscard]] bool is_exiting() const;
 };
 
-// Parses /proc/PID/stat; see proc(5).
+// Parses /proc/PID/stat; see proc(5). State and flags are those of the main thread.
 [[nodiscard]] std::optional<ProcessStat> parse_process_stat(std::string_view text);
 
-// Returns nothing if there is no such process, or if its file in /proc cannot be read.
+// Returns nothing if there is no such process, or if its file in /proc cannot be read. If the main
+// thread has ended alone (pthread_exit), state and flags are those of a thread that lives on.
 [[nodiscard]] std::optional<ProcessStat> read_process(pid_t pid);
 
 // "pid 4711 (python3 train.py)", with the beginning of a long command line.

@@ -26,6 +26,16 @@ void FirstError::set(std::exception_ptr error, const GroupFailure& told) {
   keep_told(first);
 }
 
+// A thread that polls may find the note before this one comes to keep it.
+void FirstError::leave(const PeerError& error) {
+  const GroupFailure told = GroupFailure::of(error);
+  {
+    const std::lock_guard lock(mutex_);
+    left_ = told.note();
+  }
+  set(std::make_exception_ptr(error), told);
+}
+
 bool FirstError::poll() noexcept {
   try {
     const bool asks = !is_set() && !store_is_lost_.load();
@@ -66,9 +76,10 @@ void FirstError::keep_told(const std::string& note) {
 void FirstError::keep(std::exception_ptr error, const GroupFailure& told) {
   const std::lock_guard lock(mutex_);
   if (is_set()) return;
-  if (parent_) parent_->set(error, told);
+  const bool has_left = told.note() == left_;
+  if (parent_) has_left ? parent_->leave(PeerError(told.sentence)) : parent_->set(error, told);
   error_ = std::move(error);
-  if (listener_) listener_(error_);
+  if (listener_) listener_(has_left ? nullptr : error_);
   is_set_.store(true);
 }
 

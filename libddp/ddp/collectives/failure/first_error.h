@@ -6,7 +6,9 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <string>
 
+#include "ddp/base/error.h"
 #include "ddp/base/time.h"
 #include "ddp/collectives/failure/group_failure.h"
 #include "ddp/store/store.h"
@@ -17,7 +19,7 @@ namespace ddp {
 // the group's prefix, where the first rank to write wins. So all ranks throw the same cause, of the
 // same class, and not its consequences. It has no thread: the owner calls poll() every kPeriod, on
 // a thread that no hanging operation can block. If the store does not answer, that takes its
-// timeout.
+// timeout; breaking the group takes that once for it and for each parent.
 //
 // Losing the store does not break the group: if an agent hosts it, losing the agent ends this
 // process anyway; if rank 0 hosts it, rank 0 may simply have finished.
@@ -30,7 +32,7 @@ class FirstError {
   using Listener = std::function<void(const std::exception_ptr&)>;
 
   // `listener` is called with the error before any other caller can see it, and before that the
-  // parent, if any, is set to the same error.
+  // parent, if any, is broken by the same error.
   explicit FirstError(std::shared_ptr<Store> store, Listener listener = nullptr,
                       std::shared_ptr<FirstError> parent = nullptr);
 
@@ -42,6 +44,8 @@ class FirstError {
   }
   // As above, for an error that this rank describes differently to the others.
   void set(std::exception_ptr error, const GroupFailure& told);
+  // As set(), if this rank leaves: that is an error of the others only, and the listeners get null.
+  void leave(const PeerError& error);
 
   // Asks the store for another rank's error; true if the group is broken.
   [[nodiscard]] bool poll() noexcept;
@@ -61,6 +65,7 @@ class FirstError {
   Listener listener_;
   std::shared_ptr<FirstError> parent_;
   std::mutex mutex_;
+  std::string left_;          // the note with which this rank has left
   std::exception_ptr error_;  // written once, before is_set_
   std::atomic<bool> is_set_ = false;
   std::atomic<bool> store_is_lost_ = false;    // which poll() no longer asks then

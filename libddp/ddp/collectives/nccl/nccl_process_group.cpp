@@ -189,8 +189,7 @@ bool NcclProcessGroup::finish_or_break(const IsNeeded& is_needed, const Reason& 
         by_itself = Deadline::after(kLeaveTimeout);
       }
       if (!by_abort && (by_itself.passed() || first_error_->is_set())) {
-        if (!first_error_->is_set()) recorder().broken();  // leaving is not this rank's error
-        first_error_->set(
+        first_error_->leave(
             PeerError("[nccl] " + reason(to_string(operations_.signature(unfinished)))));
         by_abort = Deadline::after(kAbortTimeout);
       }

@@ -47,8 +47,8 @@ class NcclWatchdog {
     Timeout patience_with_cuda = std::chrono::seconds(10);
   };
 
-  // Destroying it waits for the threads: for an abort, and for a store that does not answer at most
-  // until its timeout.
+  // Destroying it waits for the threads: for an abort, and for a store that does not answer as long
+  // as FirstError does.
   explicit NcclWatchdog(const Watched& watched);
 
  private:
