@@ -3,7 +3,8 @@
 // LeNet-5 in LibTorch on Fashion-MNIST. Module, autograd and optimizer are LibTorch's; launching,
 // rendezvous, data and the reduction of gradients are libddp's, through ddp_torch.h.
 //
-//   ddp-launch --nproc_per_node=2 build/bin/train_lenet [--max-steps N] [--save FILE.safetensors]
+//   ddp-launch --nproc_per_node=2 build/bin/train_lenet [--max-steps N] [--checkpoint FILE]
+//       [--save FILE.safetensors]
 #include <ddp/data/fashion_mnist.h>
 #include <ddp/ddp.h>
 #include <ddp/io/safetensors.h>
@@ -12,6 +13,7 @@
 
 #include <array>
 #include <cstdio>
+#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -20,6 +22,7 @@
 namespace {
 
 constexpr std::int64_t kGlobalBatch = 128;
+constexpr std::int64_t kReportEvery = 100;
 
 struct LeNetImpl : torch::nn::Module {
   torch::nn::Conv2d conv1{torch::nn::Conv2dOptions(1, 6, 5).padding(2)};
@@ -45,6 +48,7 @@ TORCH_MODULE(LeNet);
 
 struct Options {
   std::int64_t max_steps = 1 << 30;
+  std::string checkpoint = {};
   std::string save = {};
 };
 
@@ -94,6 +98,34 @@ void save(const std::string& file, const LeNet& net) {
   ddp::save_safetensors(file, buffers);
 }
 
+// For a job that goes on later: LibTorch's own file with what the next step depends on.
+void save_checkpoint(const std::string& file, LeNet& net, torch::optim::Optimizer& optimizer,
+                     std::int64_t step) {
+  torch::serialize::OutputArchive all, model, state;
+  net->save(model);
+  optimizer.save(state);
+  all.write("model", model);
+  all.write("optimizer", state);
+  all.write("step", torch::tensor(step));
+  all.save_to(file + ".new");
+  std::filesystem::rename(file + ".new", file);  // a crash leaves the old one or the new one
+}
+
+// Returns the steps that are done.
+std::int64_t load_checkpoint(const std::string& file, LeNet& net,
+                             torch::optim::Optimizer& optimizer, torch::Device device) {
+  if (!std::filesystem::exists(file)) return 0;
+  torch::serialize::InputArchive all, model, state;
+  all.load_from(file, device);
+  all.read("model", model);
+  all.read("optimizer", state);
+  torch::Tensor step;
+  all.read("step", step);
+  net->load(model);
+  optimizer.load(state);
+  return step.item<std::int64_t>();
+}
+
 void train(const Options& options) {
   // Without CUDA in LibTorch, train on the CPU, whatever this machine has.
   const auto group = ddp::init_process_group(
@@ -102,22 +134,25 @@ void train(const Options& options) {
   torch::manual_seed(0);
   LeNet net;
   net->to(device);
+  torch::optim::SGD optimizer(net->parameters(), torch::optim::SGDOptions(0.05).momentum(0.9));
+  // Each rank loads, since only the model is sent to all of them.
+  const std::int64_t done = load_checkpoint(options.checkpoint, net, optimizer, device);
   ddp_torch::DistributedDataParallel model(
       group, *net, {.nominal_samples = static_cast<double>(kGlobalBatch) / group->world_size()});
-  torch::optim::SGD optimizer(net->parameters(), torch::optim::SGDOptions(0.05).momentum(0.9));
+  model.engine().continue_after(done);  // messages count the steps of the whole training
 
   const auto dataset = ddp::load_fashion_mnist(ddp::DataSplit::kTrain);
   const ddp::EpochPlan plan = make_sampler(dataset, *group, true).next_epoch();
   const std::int64_t steps = std::min(plan.steps(), options.max_steps);
-  for (std::int64_t step = 1; step <= steps; ++step) {
+  for (std::int64_t step = done + 1; step <= steps; ++step) {
     const auto [inputs, labels] = gather(dataset, plan.batch(step - 1), device);
     const torch::Tensor loss = torch::cross_entropy_loss(net(inputs), labels);
     model.backward(loss, static_cast<double>(labels.size(0)));
     optimizer.step();
-    if (group->rank() == 0 && (step % 100 == 0 || step == steps)) {
-      std::printf("step %lld of %lld: loss %.6f\n", static_cast<long long>(step),
-                  static_cast<long long>(steps), model.mean_loss());
-    }
+    if (group->rank() != 0 || (step % kReportEvery != 0 && step != steps)) continue;
+    std::printf("step %lld of %lld: loss %.6f\n", static_cast<long long>(step),
+                static_cast<long long>(steps), model.mean_loss());
+    if (!options.checkpoint.empty()) save_checkpoint(options.checkpoint, net, optimizer, step);
   }
   const double test_accuracy = accuracy(net, *group, device);
   if (group->rank() != 0) return;
@@ -132,10 +167,13 @@ Options parse(const std::vector<std::string>& arguments) {
     const bool is_number = value.find_first_not_of("0123456789") == std::string::npos;
     if (arguments[i] == "--max-steps" && !value.empty() && is_number && value.size() < 19) {
       options.max_steps = std::stoll(value);
+    } else if (arguments[i] == "--checkpoint" && !value.empty()) {
+      options.checkpoint = value;
     } else if (arguments[i] == "--save" && !value.empty()) {
       options.save = value;
     } else {
-      throw std::invalid_argument("usage: train_lenet [--max-steps N] [--save FILE.safetensors]");
+      throw std::invalid_argument(
+          "usage: train_lenet [--max-steps N] [--checkpoint FILE] [--save FILE.safetensors]");
     }
   }
   return options;

@@ -57,12 +57,19 @@ std::shared_ptr<ProcessGroup> world_of_one() {
   return init_process_group({.device = DeviceChoice::kCpu, .rank = 0, .world_size = 1});
 }
 
-// The parameters after ten steps of the example.
-Safetensors train_lenet(int ranks) {
+// The parameters after these steps of the example.
+Safetensors train_lenet(int ranks, int steps = 10, const std::vector<std::string>& flags = {}) {
   const test::TemporaryDirectory directory;
   const std::string file = directory / "lenet.safetensors";
-  test::ChildProcess job({DDP_LAUNCH_PATH, "--nproc_per_node=" + std::to_string(ranks),
-                          DDP_TRAIN_LENET_PATH, "--max-steps", "10", "--save", file},
+  std::vector<std::string> command = {DDP_LAUNCH_PATH,
+                                      "--nproc_per_node=" + std::to_string(ranks),
+                                      DDP_TRAIN_LENET_PATH,
+                                      "--max-steps",
+                                      std::to_string(steps),
+                                      "--save",
+                                      file};
+  command.insert(command.end(), flags.begin(), flags.end());
+  test::ChildProcess job(command,
                          {.environment = {{"CUDA_VISIBLE_DEVICES", ""}, {"OMP_NUM_THREADS", "1"}}});
   const int code = job.wait(100s);
   CATCH_INFO(job.err());
@@ -89,6 +96,14 @@ CATCH_TEST_CASE("LeNet in LibTorch gives the same model on 1, 2 and 3 ranks", "[
     CATCH_INFO(ranks << " ranks");
     CATCH_CHECK(largest_difference(alone, train_lenet(ranks)) < 1e-5F);
   }
+}
+
+CATCH_TEST_CASE("a LibTorch program that resumes ends with the same model", "[libtorch]") {
+  const test::TemporaryDirectory directory;
+  const std::vector<std::string> flags = {"--checkpoint", directory / "lenet.pt"};
+  CATCH_CHECK(largest_difference(train_lenet(2, 4, flags), train_lenet(2)) > 0);
+  CATCH_CHECK(largest_difference(train_lenet(2, 10, flags), train_lenet(2)) == 0);
+  CATCH_CHECK(test::entries_of(directory.path()) == 1);
 }
 
 CATCH_TEST_CASE("unequal ranks train the model that plain LibTorch trains", "[libtorch]") {
