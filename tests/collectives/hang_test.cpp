@@ -380,6 +380,66 @@ TEST_CASE("a timeout that is shorter than the watch's patience names the missing
   }
 }
 
+TEST_CASE("the first deadline of a batch ends it", "[hang]") {
+  const bool is_first_quick = GENERATE(false, true);
+  for (const Backend backend : {Backend::kShm, Backend::kTcp}) {
+    CAPTURE(is_first_quick, to_string(backend));
+    test::Gate errors;
+    test::run_groups(backend, 3, [&](ProcessGroup& group) {
+      if (group.rank() > 0) return expect(errors.wait_for(1), "rank 0's error");
+      std::vector<float> received(2);
+      auto batch = group.batch();
+      for (const int peer : {1, 2}) {
+        const bool is_quick = is_first_quick == (peer == 1);
+        const ScopedTimeout limit(group, is_quick ? Timeout(300) : Timeout(15000));
+        (void)group.recv(buffer_of(received).slice(static_cast<std::size_t>(peer - 1), 1), peer);
+      }
+      const Deadline promised = Deadline::after(10s);
+      const std::string error = error_of([&] { batch.end().wait(); });
+      const bool is_in_time = !promised.passed();
+      errors.raise();
+      expect(error.find("timed out after 300 ms") != std::string::npos, error);
+      expect(is_in_time, "in time");
+    });
+  }
+}
+
+TEST_CASE("what a batch receives meanwhile puts off no deadline", "[hang]") {
+  constexpr int kSends = 100;
+  for (const Backend backend : {Backend::kShm, Backend::kTcp}) {
+    test::Gate errors;
+    test::run_groups(backend, 3, [&](ProcessGroup& group) {
+      if (group.rank() == 1) {
+        const std::string error = error_of([&] {
+          float value = 1;
+          for (int i = 0; i < kSends && errors.count() == 0; ++i) {
+            group.send(buffer_of(std::span(&value, 1)), 0).wait();
+            std::this_thread::sleep_for(100ms);
+          }
+        });
+        return expect(errors.wait_for(1), "rank 0's error: " + error);
+      }
+      if (group.rank() == 2) return expect(errors.wait_for(1), "rank 0's error");
+      std::vector<float> received(kSends + 1);
+      const ScopedTimeout quick(group, 300ms);
+      auto batch = group.batch();
+      (void)group.recv(buffer_of(received).slice(kSends, 1), 2);
+      {
+        const ScopedTimeout patient(group, 15s);
+        for (std::size_t i = 0; i < kSends; ++i) {
+          (void)group.recv(buffer_of(received).slice(i, 1), 1);
+        }
+      }
+      const Deadline promised = Deadline::after(5s);
+      const std::string error = error_of([&] { batch.end().wait(); });
+      const bool is_in_time = !promised.passed();
+      errors.raise();
+      expect(error.find("timed out after 300 ms") != std::string::npos, error);
+      expect(is_in_time, "in time");
+    });
+  }
+}
+
 TEST_CASE("one call may have another timeout than the group", "[hang]") {
   const bool is_transfer = GENERATE(false, true);
   for (const Backend backend : {Backend::kShm, Backend::kTcp}) {

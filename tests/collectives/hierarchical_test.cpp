@@ -290,6 +290,28 @@ TEST_CASE("a transfer inside a host or between hosts has the timeout of its call
   }
 }
 
+TEST_CASE("the first deadline of transfers inside a host and between hosts ends them", "[hosts]") {
+  for (const int hasty_peer : {1, 2}) {
+    const auto errors = errors_on(kPairs, [&](ProcessGroup& group) {
+      if (group.rank() != 0) return;
+      std::vector<float> received(3);
+      auto batch = group.batch();
+      for (const int peer : {1, 2, 3}) {
+        const ScopedTimeout timeout(group, peer == hasty_peer ? Timeout(300) : Timeout(15000));
+        const auto place = static_cast<std::size_t>(peer - 1);
+        // The quick one is told from the others by its size.
+        (void)group.recv(buffer_of(received).slice(place, peer == hasty_peer ? 1 : 0), peer);
+      }
+      const Deadline promised = Deadline::after(10s);
+      const std::string error = error_of([&] { batch.end().wait(); });
+      throw std::runtime_error((promised.passed() ? "late: " : "") + error);
+    });
+    CHECK_THAT(errors[0], Catch::StartsWith("[shm+tcp] rank ") &&
+                              Catch::Contains("timed out after 300 ms in") &&
+                              Catch::Contains("recv(float32[1])"));
+  }
+}
+
 TEST_CASE("a group of several hosts can be destroyed at once", "[hosts]") {
   std::vector<float> values(1 << 20);
   CHECK(error_of([&] {

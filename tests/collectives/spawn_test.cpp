@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include <catch2/catch.hpp>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <iostream>
@@ -256,6 +257,15 @@ TEST_CASE("a rank that is stopped is not the cause, even if the first failure bl
     wait_for_signal();
   });
   CHECK_THAT(error, Contains("rank 0 of 2") && Contains(" threw: rank 1 does not answer"));
+}
+
+TEST_CASE("of several failures that blame a peer the first one is reported", "[spawn]") {
+  const std::string error = spawn_error(3, [](int rank) {
+    if (rank == 2) wait_for_signal();
+    if (rank == 0) std::this_thread::sleep_for(std::chrono::milliseconds(300));
+    throw PeerError("rank 2 does not answer");
+  });
+  CHECK_THAT(error, Contains("rank 1 of 3") && Contains(" threw: rank 2 does not answer"));
 }
 
 TEST_CASE("the other ranks are stopped, even those that take no SIGTERM", "[spawn]") {

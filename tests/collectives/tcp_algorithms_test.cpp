@@ -6,12 +6,12 @@
 #include <algorithm>
 #include <chrono>
 #include <cstddef>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "ddp/base/time.h"
 #include "ddp/collectives/group_scopes.h"
-#include "support/gate.h"
 #include "support/groups.h"
 #include "support/sanitizers.h"
 
@@ -95,29 +95,6 @@ TEST_CASE("a batch takes what it receives in the order in which it comes", "[tcp
       group.send(buffer_of(first), 0).wait();
       group.send(buffer_of(second), 1).wait();
     }
-  });
-}
-
-TEST_CASE("the first deadline of a batch ends it", "[tcp]") {
-  test::Gate errors;
-  test::run_groups(Backend::kTcp, 3, [&](ProcessGroup& group) {
-    if (group.rank() > 0) return expect(errors.wait_for(1), "rank 0's error");
-    std::vector<float> first(1), second(1);
-    auto batch = group.batch();
-    {
-      const ScopedTimeout patient(group, std::chrono::seconds(15));
-      (void)group.recv(buffer_of(first), 1);
-    }
-    {
-      const ScopedTimeout quick(group, std::chrono::milliseconds(300));
-      (void)group.recv(buffer_of(second), 2);
-    }
-    const Deadline promised = Deadline::after(std::chrono::seconds(10));
-    const std::string error = test::error_of([&] { batch.end().wait(); });
-    const bool is_in_time = !promised.passed();
-    errors.raise();
-    expect(error.find("timed out after 300 ms") != std::string::npos, error);
-    expect(is_in_time, "in time");
   });
 }
 

@@ -116,6 +116,7 @@ TEST_CASE("fractions below 1 leave samples out", "[data][split]") {
   CHECK(split_sizes(10, {0.7, 0.2}) == Sizes{7, 2});  // their sum is 0.8999999999999999
   CHECK(split_sizes(10, {0.05, 0.35}) == Sizes{1, 3});
   CHECK(split_sizes(10, {0.29, 0.61}) == Sizes{3, 6});
+  CHECK(split_sizes(1000, {0.9995}) == Sizes{999});
   CHECK(split_sizes(7, {0.0, 0.0}) == Sizes{0, 0});
   // Ten times 0.1 is 0.9999999999999999, which must count as all samples.
   CHECK(split_sizes(10, std::vector<double>(10, 0.1)) == Sizes(10, 1));

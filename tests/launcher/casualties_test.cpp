@@ -207,6 +207,13 @@ TEST_CASE("of several late signals the first one counts", "[stop-order]") {
   CHECK(order.late_signal() == SIGTERM);
 }
 
+TEST_CASE("a signal that follows one that stops the job is not late", "[stop-order]") {
+  StopOrder order;
+  order.interrupt(SIGTERM);
+  order.note_late(SIGINT);
+  CHECK_FALSE(order.late_signal());
+}
+
 TEST_CASE("a signal that all launchers get counts as this one's, too", "[stop-order]") {
   StopOrder order;
   order.follow(SIGTERM);

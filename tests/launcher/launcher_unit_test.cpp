@@ -123,6 +123,7 @@ TEST_CASE("the job's own settings reach the environment", "[environment]") {
   job.plan.max_restarts = 3;
   job.plan.store_host = StoreHost::kWorker;
   job.plan.rank0_terminal = "/dev/pts/7";
+  job.plan.logs.directory = "/logs";
   job.attempt.restart_count = 1;
   job.attempt.error_directory = "/e";
   const EnvironmentBlock block = job.environment(1);
@@ -140,6 +141,8 @@ TEST_CASE("the job's own settings reach the environment", "[environment]") {
       {"TORCHELASTIC_MAX_RESTARTS", "3"},
       {"TORCHELASTIC_USE_AGENT_STORE", "False"},
       {"TORCHELASTIC_ERROR_FILE", "/e/1/error.json"},
+      {"DDP_CRASH_FILE", "/e/1/crash.txt"},
+      {"DDP_EVENTS_FILE", "/e/1/events.txt"},
   };
   for (const auto& [name, value] : expected) {
     CAPTURE(name);

@@ -40,6 +40,22 @@ bool waits_for_leader(CollectiveKind kind) {
          kind != CollectiveKind::kGather;
 }
 
+// Of a batch's transfers, which have begun together.
+const Collective& first_to_end(std::span<const Collective> batch) {
+  return *std::ranges::min_element(batch, {}, [](const Collective& each) {
+    return is_transfer(each.kind) ? each.timeout : Timeout::max();
+  });
+}
+
+// The transfer whose deadline was the last to pass: had another one not been done by its own
+// deadline, it would have ended the batch then.
+const Collective& timed_out(std::span<const Collective> batch, Clock::duration elapsed) {
+  return *std::ranges::max_element(batch, {}, [elapsed](const Collective& each) {
+    const bool is_over = is_transfer(each.kind) && each.timeout <= elapsed;
+    return is_over ? each.timeout : Timeout(-1);
+  });
+}
+
 }  // namespace
 
 HierarchicalAlgorithms::HierarchicalAlgorithms(const HostLayout& layout, int rank,
@@ -77,17 +93,28 @@ void HierarchicalAlgorithms::run_transfers(std::span<const Collective> batch) {
   for (const Collective& operation : batch) {
     if (is_transfer(operation.kind)) submit_transfer(operation);
   }
+  const Clock::time_point begin = Clock::now();
   const Work far = between.end();
-  inside.end().wait();
-  far.wait();
+  const Work near = inside.end();
+  const bool is_near_first = is_near(first_to_end(batch).peer);
+  try {
+    (is_near_first ? near : far).wait();
+    (is_near_first ? far : near).wait();
+  } catch (const TimeoutError&) {
+    current_ = timed_out(batch, Clock::now() - begin);
+    throw;
+  }
+}
+
+bool HierarchicalAlgorithms::is_near(int rank) const {
+  return layout_.place(rank).host == layout_.place(rank_).host;
 }
 
 void HierarchicalAlgorithms::submit_transfer(const Collective& operation) {
   current_ = operation;
-  const HostLayout::Place peer = layout_.place(operation.peer);
-  const bool is_near = peer.host == layout_.place(rank_).host;
-  ProcessGroup& group = is_near ? *inside_ : *flat_;
-  const int rank = is_near ? peer.local_rank : operation.peer;
+  const bool stays_inside = is_near(operation.peer);
+  ProcessGroup& group = stays_inside ? *inside_ : *flat_;
+  const int rank = stays_inside ? layout_.place(operation.peer).local_rank : operation.peer;
   const ScopedTimeout timeout(group, operation.timeout);
   if (operation.kind == CollectiveKind::kSend) {
     static_cast<void>(group.send(operation.input, rank));

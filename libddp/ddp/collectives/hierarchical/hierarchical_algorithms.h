@@ -46,13 +46,15 @@ class HierarchicalAlgorithms {
   // differ.
   void run(std::span<const Collective> batch);
 
-  // The current or last operation. Sends and receives have no sequence.
+  // The current or last operation, or of several transfers the one that timed out. Sends and
+  // receives have no sequence.
   [[nodiscard]] CollectiveSignature current() const;
   [[nodiscard]] Timeout timeout() const { return current_.timeout; }
 
  private:
   void run_transfers(std::span<const Collective> batch);
   void submit_transfer(const Collective& operation);
+  [[nodiscard]] bool is_near(int rank) const;
   void run_collective();
   void dispatch_collective();
   void agree_inside();

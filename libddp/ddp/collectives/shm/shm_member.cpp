@@ -116,9 +116,8 @@ void Member::ring_all() const {
   }
 }
 
-void Member::sleep_until(const Condition& ready, const IsAwaited& is_awaited) {
+void Member::sleep_until(const Condition& ready, const IsAwaited& is_awaited, Deadline deadline) {
   RankControl& self = control(rank_);
-  const Deadline deadline = Deadline::after(timeout_);
   self.sleeping.store(1);
   for (;;) {
     const std::uint32_t seen = self.doorbell.load();

@@ -15,6 +15,7 @@
 #include <exception>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 
@@ -64,13 +65,15 @@ class Member {
   // Sets the purpose of later waits: a collective, or a send to or recv from `peer`.
   void begin_call(const CollectiveSignature& signature, int peer = kAllRanks);
 
-  // Blocks until `ready` returns true. Throws if the group is broken, even if `ready` is true.
-  // `ready` may only read the segment.
+  // Blocks until `ready` returns true, at most until the deadline or, without one, for the timeout.
+  // Throws if the group is broken, even if `ready` is true. `ready` may only read the segment.
   template <class Ready, class Awaits>
-  void wait_until(const Ready& ready, const Awaits& is_awaited) {
+  void wait_until(const Ready& ready, const Awaits& is_awaited,
+                  const std::optional<Deadline>& deadline = std::nullopt) {
     if (!comes_soon(ready)) {
       spins_.did_not_come();
-      sleep_until(std::cref(ready), std::cref(is_awaited));
+      sleep_until(std::cref(ready), std::cref(is_awaited),
+                  deadline ? *deadline : Deadline::after(timeout_));
     }
     if (is_broken()) throw_recorded_error();
   }
@@ -99,7 +102,7 @@ class Member {
  private:
   static constexpr int kAllRanks = -1;
 
-  void sleep_until(const Condition& ready, const IsAwaited& is_awaited);
+  void sleep_until(const Condition& ready, const IsAwaited& is_awaited, Deadline deadline);
   void check_peers(const Condition& ready, const IsAwaited& is_awaited);
   void check_peer(int other, const Condition& ready, const IsAwaited& is_awaited);
   void check_peer_call(int other, const Condition& ready);

@@ -18,7 +18,9 @@ Transfer::Transfer(Member& self, const Collective& operation, std::uint64_t sequ
       sends_(operation.kind == CollectiveKind::kSend),
       data_(static_cast<std::byte*>(operation.input.data)),
       size_bytes_(operation.input.size_bytes()),
-      total_blocks_(std::max<std::size_t>(1, divide_up(size_bytes_, kChannelBlockBytes))) {}
+      total_blocks_(std::max<std::size_t>(1, divide_up(size_bytes_, kChannelBlockBytes))),
+      timeout_(operation.timeout),
+      deadline_(Deadline::after(operation.timeout)) {}
 
 bool Transfer::can_advance() const {
   const std::uint32_t filled = channel_->written.load() - channel_->read.load();
@@ -72,7 +74,6 @@ void TransferRunner::begin(const Collective& operation) {
   auto& counts = operation.kind == CollectiveKind::kSend ? sent_ : received_;
   const std::uint64_t sequence = ++counts[static_cast<std::size_t>(operation.peer)];
   running_.emplace_back(self_, operation, sequence);
-  self_.set_timeout(operation.timeout);
 }
 
 void TransferRunner::advance() {
@@ -82,13 +83,17 @@ void TransferRunner::advance() {
   std::erase_if(running_, [](const Transfer& each) { return each.done(); });
 }
 
-// Waits until one of them can advance.
+// Waits until one of them can advance, at most until the first of their deadlines.
 void TransferRunner::wait() {
-  self_.begin_call(running_.front().signature(), running_.front().peer());
+  const Transfer& first_to_end = *std::ranges::min_element(
+      running_, {}, [](const Transfer& each) { return each.deadline().time_point(); });
+  self_.begin_call(first_to_end.signature(), first_to_end.peer());
+  self_.set_timeout(first_to_end.timeout());
   self_.wait_until([this] { return std::ranges::any_of(running_, &Transfer::can_advance); },
                    [this](int peer) {
                      return std::ranges::find(running_, peer, &Transfer::peer) != running_.end();
-                   });
+                   },
+                   first_to_end.deadline());
 }
 
 // True if an earlier, unfinished transfer uses the same channel.

@@ -5,6 +5,7 @@
 #include <span>
 #include <vector>
 
+#include "ddp/base/time.h"
 #include "ddp/collectives/shm/shm_member.h"
 
 namespace ddp::shm {
@@ -24,6 +25,8 @@ class Transfer {
   [[nodiscard]] bool done() const { return moved_blocks_ == total_blocks_; }
   [[nodiscard]] const CollectiveSignature& signature() const { return signature_; }
   [[nodiscard]] int peer() const { return peer_; }
+  [[nodiscard]] Timeout timeout() const { return timeout_; }
+  [[nodiscard]] Deadline deadline() const { return deadline_; }
   [[nodiscard]] bool shares_channel_with(const Transfer& other) const {
     return channel_ == other.channel_;
   }
@@ -41,6 +44,8 @@ class Transfer {
   std::size_t size_bytes_;
   std::size_t moved_blocks_ = 0;
   std::size_t total_blocks_;  // an empty message is one empty block
+  Timeout timeout_;
+  Deadline deadline_;
 };
 
 // Runs the sends and receives of batches.
