@@ -232,6 +232,8 @@ void DistributedDataParallel::Impl::broadcast_buffers(Stream stream) {
 // Ranks have the numbers that they have in the job.
 StepCosts DistributedDataParallel::Impl::step_costs() {
   StepCosts costs = accounts_.costs();
+  costs.on_cpu = !group_->device().is_cuda();
+  costs.divides = factor_.divides() && !options_.fold_scale;
   const auto rename = [&](int& rank) { rank = group_->state().config.job_rank(rank); };
   rename(costs.stalls.rank);
   rename(costs.most_often_last.rank);

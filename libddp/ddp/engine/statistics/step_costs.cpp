@@ -141,18 +141,20 @@ std::string advice_on_straggler(const StepCosts& costs) {
 }
 
 std::string advice_on_communication(const StepCosts& costs) {
-  if (costs.bytes < kWorthCompressing) {
-    return "communication is exposed: larger batches or accumulate() make it rarer";
+  std::string remedies = "larger batches or accumulate() make it rarer";
+  const bool is_small = costs.bytes < kWorthCompressing;
+  if (!is_small && costs.on_cpu && costs.divides) {
+    remedies += ", fold_scale leaves out the pass that divides the gradients";
+  } else if (!is_small && !costs.on_cpu) {
+    remedies += ", bf16 compression makes it smaller";
   }
-  constexpr std::string_view kRemedies =
-      "larger batches or accumulate() make it rarer, bf16 compression makes it smaller";
   const bool could_hide = costs.exposed_seconds < costs.compute_seconds;
-  if (!could_hide || !costs.overlap || *costs.overlap > 0.5) {
-    return fmt::format("communication is exposed: {}", kRemedies);
+  if (is_small || !could_hide || !costs.overlap || *costs.overlap > 0.5) {
+    return "communication is exposed: " + remedies;
   }
   return fmt::format(
       "only {:.0f} % of the communication is hidden: smaller buckets let it start earlier; {}",
-      100 * *costs.overlap, kRemedies);
+      100 * *costs.overlap, remedies);
 }
 
 }  // namespace
