@@ -190,6 +190,9 @@ TEST_CASE("bad input closes the connection of its client, and no other", "[store
   wire::Writer(add).opcode(wire::Opcode::kAdd).user_key("text").integer(std::int64_t{1});
   CHECK(drops(valid + add));
   CHECK(bystander.get("text") == "not a number");
+  TcpStore mistaken(server.endpoint());
+  CHECK_THROWS_WITH(mistaken.add("text", 1), Catch::Contains("add(\"text\"): the peer closed") &&
+                                                 Catch::Contains("the value is not a number"));
 }
 
 TEST_CASE("an incomplete request does not stall other clients", "[store]") {

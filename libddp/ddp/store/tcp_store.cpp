@@ -5,6 +5,7 @@
 #include <mutex>
 
 #include "ddp/base/error.h"
+#include "ddp/base/net/socket.h"
 #include "ddp/base/threads/timed_mutex.h"
 #include "ddp/store/store_connection.h"
 #include "ddp/store/wire.h"
@@ -202,7 +203,11 @@ std::int64_t TcpStore::add(std::string_view key, std::int64_t delta) {
   return impl_->call("add", keys, timeout(), [&](StoreConnection& store, Deadline deadline) {
     store.request(wire::Opcode::kAdd).user_key(key).integer(delta);
     store.send(deadline);
-    return store.receive<std::int64_t>(deadline);
+    try {
+      return store.receive<std::int64_t>(deadline);
+    } catch (const HangUpError& error) {  // the protocol has no other answer to it
+      throw NetworkError(std::string(error.what()) + ": it ended, or the value is not a number");
+    }
   });
 }
 
