@@ -74,14 +74,15 @@ std::string describe_why(const Ending& ending) {
   return why.empty() ? why : ": " + why;
 }
 
-// Ranks that ended after the same step, or before any, are described together.
+// Ranks whose last step was the same, or that began none, are described together. Whether that step
+// was complete is not known.
 std::string describe(const std::vector<Finished>& finished) {
   std::map<std::optional<std::int64_t>, std::vector<int>> ranks_by_step;
   for (const Finished& each : finished) ranks_by_step[each.step].push_back(each.rank);
   std::string text;
   for (const auto& [step, ranks] : ranks_by_step) {
     text += fmt::format("; {} had ended with code 0{}", rank_list(ranks),
-                        step ? fmt::format(" after step {}", *step) : "");
+                        step ? fmt::format(" (last step: {})", *step) : "");
   }
   return text;
 }

@@ -249,12 +249,12 @@ TEST_CASE("the verdict of a rank that misses others names those that had finishe
   failure.others = 1;
   CHECK(verdict(failure) ==
         "rank 0 (pid 4711) exited with code 1 after 0.0 s: rank 1 left the group; rank 1 had ended "
-        "with code 0 after step 5; 1 other rank stopped because of it");
+        "with code 0 (last step: 5); 1 other rank stopped because of it");
   failure.finished = {{1, 5}, {2, 5}, {3, 5}, {4, 6}, {5, std::nullopt}};
   CHECK_THAT(
       verdict(failure),
-      Catch::Contains("; rank 5 had ended with code 0; ranks 1-3 had ended with code 0 after "
-                      "step 5; rank 4 had ended with code 0 after step 6; 1 other rank"));
+      Catch::Contains("; rank 5 had ended with code 0; ranks 1-3 had ended with code 0 (last step: "
+                      "5); rank 4 had ended with code 0 (last step: 6); 1 other rank"));
 }
 
 TEST_CASE("a long message is cut between two characters", "[verdict]") {

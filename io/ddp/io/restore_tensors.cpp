@@ -4,6 +4,7 @@
 #include <fmt/core.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <stdexcept>
 #include <string_view>
 #include <unordered_map>
@@ -120,6 +121,10 @@ UnmatchedNames restore_tensors(const std::filesystem::path& path, const Safetens
   for (const NamedBuffer& target : targets) {
     const NamedBuffer* tensor = match.take(target);
     if (tensor == nullptr) {
+      if (std::ranges::count(targets, target.name, &NamedBuffer::name) > 1) {
+        throw std::invalid_argument("[checkpoint] several targets have the name \"" + target.name +
+                                    "\"");
+      }
       if (!options.skip_unmatched) match.fail(target.name, "is missing");
       names.missing.push_back(target.name);
     } else if (tensor->shape != target.shape && options.skip_other_shapes) {
