@@ -283,10 +283,13 @@ std::optional<WorkerFailure> Generation::find_failure() const {
 WorkerFailure Generation::describe_failure() const {
   WorkerFailure failure = casualties_.describe(job_.layout.world_size, start_);
   failure.when_asked_to_stop = order_.signal().has_value();
-  // On other nodes ranks may have ended before, of which this one does not know.
-  if (failure.when_asked_to_stop || job_.layout.node_count > 1) failure.others = 0;
-  if (!failure.when_asked_to_stop && misses_others(failure.first)) {
-    for (const int rank : casualties_.finished()) {
+  const std::vector<int> finished = casualties_.finished();
+  const bool misses = misses_others(failure.first);
+  // Once ranks have ended before, those of other nodes may have, too, which this one cannot see.
+  const bool may_have_ended = job_.layout.node_count > 1 && (misses || !finished.empty());
+  if (failure.when_asked_to_stop || may_have_ended) failure.others = 0;
+  if (!failure.when_asked_to_stop && misses) {
+    for (const int rank : finished) {
       failure.finished.push_back({rank, workers_.noted(rank).step});
     }
   }

@@ -149,3 +149,16 @@ TEST_CASE("ranks of another node, which may have ended before, are not said to h
                Contains("missing: rank 1") && !Contains("stopped because of it"));
   }
 }
+
+TEST_CASE("after ranks of its node have ended, a failed one's verdict counts no others",
+          "[launcher][verdict]") {
+  const std::uint16_t port = free_port("127.0.0.1");
+  const std::string script = "[ $RANK = 0 ] || exit 0; sleep 1; exit 7";
+  ChildProcess node0 = launch_node(0, port, command({"-n", "2", "--", "sh", "-c", script}));
+  ChildProcess node1 = launch_node(1, port, command({"-n", "2", "--", "sh", "-c", script}));
+  for (ChildProcess* node : {&node0, &node1}) {
+    CHECK(node->wait(kStopBound) == 7);
+    CHECK_THAT(last_line(node->err()),
+               Contains("exited with code 7") && !Contains("stopped because of it"));
+  }
+}
