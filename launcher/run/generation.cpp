@@ -284,11 +284,11 @@ WorkerFailure Generation::describe_failure() const {
   WorkerFailure failure = casualties_.describe(job_.layout.world_size, start_);
   failure.when_asked_to_stop = order_.signal().has_value();
   const std::vector<int> finished = casualties_.finished();
-  const bool misses = misses_others(failure.first);
+  const bool misses = !failure.when_asked_to_stop && misses_others(failure.first);
   // Once ranks have ended before, those of other nodes may have, too, which this one cannot see.
   const bool may_have_ended = job_.layout.node_count > 1 && (misses || !finished.empty());
   if (failure.when_asked_to_stop || may_have_ended) failure.others = 0;
-  if (!failure.when_asked_to_stop && misses) {
+  if (misses) {
     for (const int rank : finished) {
       failure.finished.push_back({rank, workers_.noted(rank).step});
     }

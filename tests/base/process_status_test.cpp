@@ -9,22 +9,18 @@
 #include <chrono>
 #include <csignal>
 #include <fstream>
+#include <optional>
 #include <string>
 #include <thread>
 
 #include "ddp/base/system/home_process.h"
-#include "ddp/base/time.h"
+#include "support/becomes_true.h"
 
 using namespace ddp;
+using ddp::test::becomes_true;
 using namespace std::chrono_literals;
 
 namespace {
-
-bool comes_true(const auto& is_so) {
-  const Deadline end = Deadline::after(10s);
-  while (!is_so() && !end.passed()) std::this_thread::sleep_for(1ms);
-  return is_so();
-}
 
 std::optional<ProcessStat> read_main_thread(pid_t pid) {
   const std::string id = std::to_string(pid);
@@ -81,13 +77,13 @@ TEST_CASE("a process lives on after its main thread has ended, until it is kille
     }).detach();
     ::syscall(SYS_exit, 0);  // ends this thread alone
   }
-  REQUIRE(comes_true([&] { return read_main_thread(child).value().is_zombie(); }));
+  REQUIRE(becomes_true([&] { return read_main_thread(child).value().is_zombie(); }));
   CHECK_FALSE(read_process(child)->is_zombie());
   CHECK_FALSE(read_process(child)->is_exiting());
   ::kill(child, SIGSTOP);
-  CHECK(comes_true([&] { return read_process(child)->is_stopped(); }));
+  CHECK(becomes_true([&] { return read_process(child)->is_stopped(); }));
   ::kill(child, SIGKILL);
-  CHECK(comes_true([&] { return read_process(child)->is_zombie(); }));
+  CHECK(becomes_true([&] { return read_process(child)->is_zombie(); }));
   CHECK(read_process(child)->is_exiting());
   CHECK(wait_for_child(child) == SIGKILL);
 }

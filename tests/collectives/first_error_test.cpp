@@ -4,7 +4,6 @@
 #include <catch2/catch.hpp>
 
 #include <exception>
-#include <functional>
 #include <memory>
 #include <new>
 #include <string>
@@ -15,6 +14,7 @@
 #include "ddp/base/error.h"
 #include "ddp/store/hash_store.h"
 #include "support/forwarding_store.h"
+#include "support/observed_store.h"
 #include "support/run_ranks.h"
 
 using namespace ddp;
@@ -36,22 +36,6 @@ class FailingStore final : public test::ForwardingStore {
   std::shared_ptr<Store> clone(Timeout timeout) const override { return store()->clone(timeout); }
 
   int reads = 0;
-};
-
-// Calls a function once, after the first compare_set(), before the caller has its result.
-class ObservedStore final : public test::ForwardingStore {
- public:
-  using ForwardingStore::ForwardingStore;
-
-  std::string compare_set(std::string_view key, std::string_view expected,
-                          std::string_view desired) override {
-    std::string stored = ForwardingStore::compare_set(key, expected, desired);
-    if (const auto call = std::exchange(on_stored, nullptr)) call();
-    return stored;
-  }
-  std::shared_ptr<Store> clone(Timeout timeout) const override { return store()->clone(timeout); }
-
-  std::function<void()> on_stored;
 };
 
 // What listeners are called with, "" for null.
@@ -139,13 +123,15 @@ TEST_CASE("an error breaks the parents first", "[first_error]") {
 TEST_CASE("leaving is an error of the others only", "[first_error]") {
   HashStore of_parent, of_child;
   Heard by_parent, by_child;
-  const auto store = std::make_shared<ObservedStore>(of_parent.clone());
-  const auto parent = std::make_shared<FirstError>(store, by_parent.listener());
+  bool polls_first = GENERATE(false, true);  // as another thread may
+  CAPTURE(polls_first);
+  std::shared_ptr<FirstError> parent;
+  const auto store =
+      std::make_shared<test::ObservedStore>(of_parent.clone(), [&](const std::string&) {
+        if (std::exchange(polls_first, false)) CHECK(parent->poll());
+      });
+  parent = std::make_shared<FirstError>(store, by_parent.listener());
   FirstError child(of_child.clone(), by_child.listener(), parent);
-  bool is_polled_first = false;
-  SECTION("") {}
-  SECTION("also if another thread sees it first") { is_polled_first = true; }
-  if (is_polled_first) store->on_stored = [&] { CHECK(parent->poll()); };
   child.leave(PeerError("rank 0 left"));
   CHECK(error_of([&] { child.rethrow_if_set(); }) == "rank 0 left");
   CHECK(error_of([&] { parent->rethrow_if_set(); }) == "rank 0 left");

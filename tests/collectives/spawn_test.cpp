@@ -11,7 +11,6 @@
 #include <unistd.h>
 
 #include <catch2/catch.hpp>
-#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <iostream>
@@ -21,11 +20,13 @@
 
 #include "ddp/base/error.h"
 #include "ddp/base/system/cpu_count.h"
+#include "ddp/base/system/process_status.h"
 #include "ddp/collectives/init.h"
 #include "ddp/collectives/on_rank0.h"
 #include "ddp/kernels/conv2d.h"
 #include "ddp/kernels/gemm.h"
 #include "launcher/plan/environment.h"
+#include "support/becomes_true.h"
 #include "support/child_process.h"
 #include "support/files.h"
 #include "support/gate.h"
@@ -260,9 +261,14 @@ TEST_CASE("a rank that is stopped is not the cause, even if the first failure bl
 }
 
 TEST_CASE("of several failures that blame a peer the first one is reported", "[spawn]") {
-  const std::string error = spawn_error(3, [](int rank) {
+  const Pipe pids;
+  const std::string error = spawn_error(3, [&pids](int rank) {
     if (rank == 2) wait_for_signal();
-    if (rank == 0) std::this_thread::sleep_for(std::chrono::milliseconds(300));
+    if (rank == 1) pids.send(::getpid());
+    if (rank == 0) {
+      const pid_t first = pids.receive();
+      test::expect(test::becomes_true([&] { return !read_process(first); }), "rank 1 has failed");
+    }
     throw PeerError("rank 2 does not answer");
   });
   CHECK_THAT(error, Contains("rank 1 of 3") && Contains(" threw: rank 2 does not answer"));

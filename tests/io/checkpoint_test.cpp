@@ -142,7 +142,7 @@ TEST_CASE("tensors that do not fit are named, and nothing is overwritten", "[che
   };
   const std::string origin = "[checkpoint] " + file.string() + ": tensor ";
   CHECK(restore_error({a}, {to_a, to_b}) == origin + "\"b\" is missing");
-  CHECK(restore_error({a}, {to_a, to_a}) == "[checkpoint] several targets have the name \"a\"");
+  CHECK(restore_error({a}, {to_a, to_a}) == "[checkpoint] two targets have the name \"a\"");
   CHECK(restore_error({a, b}, {to_a}) ==
         origin + "\"b\" is in the file, but nothing in this program has that name");
   const NamedBuffer short_b{"b", {2, 2}, buffer_of(std::span(live).last(3))};

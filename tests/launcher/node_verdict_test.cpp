@@ -156,7 +156,12 @@ TEST_CASE("ranks of another node, which may have ended before, are not said to h
 TEST_CASE("after ranks of its node have ended, a failed one's verdict counts no others",
           "[launcher][verdict]") {
   const std::uint16_t port = free_port("127.0.0.1");
-  const std::string script = "[ $RANK = 0 ] || exit 0; sleep 1; exit 7";
+  const TemporaryDirectory folder;
+  const std::string pid = folder / "pid";
+  // Rank 0 fails once its launcher has seen the end of rank 1.
+  const std::string script = "[ $RANK = 1 ] && echo $$ >" + pid + ".new && mv " + pid + ".new " +
+                             pid + "; [ $RANK = 0 ] || exit 0; until [ -e " + pid +
+                             " ] && ! kill -0 $(cat " + pid + "); do sleep 0.01; done; exit 7";
   ChildProcess node0 = launch_node(0, port, command({"-n", "2", "--", "sh", "-c", script}));
   ChildProcess node1 = launch_node(1, port, command({"-n", "2", "--", "sh", "-c", script}));
   for (ChildProcess* node : {&node0, &node1}) {

@@ -26,6 +26,7 @@
 #include "launcher/nodes/worker_keys.h"
 #include "support/forwarding_store.h"
 #include "support/meet_nodes.h"
+#include "support/observed_store.h"
 #include "support/run_ranks.h"
 
 using Catch::Matchers::Contains;
@@ -34,6 +35,7 @@ using ddp::TcpServer;
 using ddp::Timeout;
 using ddp::test::expect;
 using ddp::test::meet;
+using ddp::test::ObservedStore;
 using ddp::test::plan_of;
 using ddp::test::run_ranks;
 using namespace ddp::launcher;
@@ -131,43 +133,6 @@ TEST_CASE("all nodes know that the job's end was asked for at a worker of one", 
     watch.leave();
   });
 }
-
-namespace {
-
-// A store that reports the requested key: the first key of a check(), or that of an add() or a
-// compare_set(), by which find() reads.
-class ObservedStore : public ddp::test::ForwardingStore {
- public:
-  using Observer = std::function<void(const std::string& key)>;
-
-  ObservedStore(std::shared_ptr<ddp::Store> store, Observer observer)
-      : ForwardingStore(std::move(store)), observer_(std::move(observer)) {}
-
-  std::int64_t add(std::string_view key, std::int64_t delta) override {
-    const std::int64_t sum = ForwardingStore::add(key, delta);
-    observer_(std::string(key));
-    return sum;
-  }
-  std::string compare_set(std::string_view key, std::string_view expected,
-                          std::string_view desired) override {
-    std::string stored = ForwardingStore::compare_set(key, expected, desired);
-    observer_(std::string(key));
-    return stored;
-  }
-  bool check(std::span<const std::string> keys) override {
-    const bool exist = ForwardingStore::check(keys);
-    observer_(keys[0]);
-    return exist;
-  }
-  std::shared_ptr<ddp::Store> clone(Timeout timeout) const override {
-    return std::make_shared<ObservedStore>(store()->clone(timeout), observer_);
-  }
-
- private:
-  Observer observer_;
-};
-
-}  // namespace
 
 TEST_CASE("a node that fails and ends between two looks has not succeeded", "[nodes]") {
   const TcpServer server({"127.0.0.1", 0});

@@ -4,10 +4,10 @@
 #include <fmt/core.h>
 #include <fmt/ranges.h>
 
-#include <algorithm>
 #include <stdexcept>
 #include <string_view>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "ddp/base/error.h"
@@ -118,13 +118,13 @@ UnmatchedNames restore_tensors(const std::filesystem::path& path, const Safetens
   TensorMatch match(path, loaded, options.cast);
   UnmatchedNames names;
   std::vector<CopyPlan> plans;
+  std::unordered_set<std::string_view> target_names;
   for (const NamedBuffer& target : targets) {
+    if (!target_names.insert(target.name).second) {
+      throw std::invalid_argument("[checkpoint] two targets have the name \"" + target.name + "\"");
+    }
     const NamedBuffer* tensor = match.take(target);
     if (tensor == nullptr) {
-      if (std::ranges::count(targets, target.name, &NamedBuffer::name) > 1) {
-        throw std::invalid_argument("[checkpoint] several targets have the name \"" + target.name +
-                                    "\"");
-      }
       if (!options.skip_unmatched) match.fail(target.name, "is missing");
       names.missing.push_back(target.name);
     } else if (tensor->shape != target.shape && options.skip_other_shapes) {
