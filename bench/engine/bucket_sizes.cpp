@@ -47,8 +47,8 @@ std::string name_of(const std::string& cap, std::size_t buckets) {
 }
 
 Variant variant(const SimulatedLink& link, const std::string& cap, const BucketOptions& buckets) {
-  const auto model = std::make_shared<SimulatedModel>(
-      make_simulated_group(link, 2), kShape, DdpOptions{.buckets = buckets, .fold_scale = true});
+  const auto model = std::make_shared<SimulatedModel>(make_simulated_group(link, 2), kShape,
+                                                      DdpOptions{.buckets = buckets});
   return {name_of(cap, model->bucket_count()),
           [model] { return model->run(BackwardKind::kElsewhere, 1).milliseconds; }};
 }

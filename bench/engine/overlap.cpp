@@ -54,7 +54,7 @@ BucketOptions equal_buckets(std::size_t buckets) {
 
 void measure(const Table& table, double share, const NamedBuckets& buckets, int rounds) {
   SimulatedModel model(make_simulated_group(link_for(share, buckets.options), 2), kShape,
-                       {.buckets = buckets.options, .fold_scale = true, .record_times = true});
+                       {.buckets = buckets.options, .record_times = true});
   OverlapSamples overlap;
   for (int round = 0; round < rounds; ++round) {
     (void)model.run(BackwardKind::kElsewhere, 1);

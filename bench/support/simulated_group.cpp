@@ -75,12 +75,14 @@ class SimulatedGroup final : public QueuedProcessGroup {
 
   // Computes the reduction as if every other rank had the same operand.
   void reduce_with_equals(const Collective& operation) const {
-    if (operation.op == ReduceOp::kAverage) return;
     Buffer addend = operation.output;
     addend.data = addend_.data();
     cpu::copy(operation.output, addend);
     for (int rank = 1; rank < world_size(); ++rank) {
       cpu::reduce(addend, operation.output, operation.op);
+    }
+    if (operation.op == ReduceOp::kAverage) {
+      cpu::scale(operation.output, average_factor(operation, std::size_t(world_size())));
     }
   }
 

@@ -113,7 +113,7 @@ bool reduces(DType dtype, ReduceOp op, const Shape& shape) {
   Operands operands(dtype, shape);
   set_values(operands, op);
   const std::vector<double> expected = expected_of(operands, op);
-  cpu::reduce_terms(operands.terms, operands.targets, op);
+  cpu::reduce_terms(operands.terms, operands.targets, op, 1.0 / double(operands.terms.size()));
   for (std::size_t t = 0; t < shape.targets; ++t) {
     if (!operands.target(t).margins_are_intact()) return false;
     for (std::size_t i = 0; i < shape.count; ++i) {
@@ -148,7 +148,7 @@ std::vector<double> sum_of(DType dtype, const std::vector<double>& values, Reduc
   for (std::size_t t = 0; t < values.size(); ++t) {
     for (std::size_t i = 0; i < kCount; ++i) operands.memory[t].set(i, values[t]);
   }
-  cpu::reduce_terms(operands.terms, operands.targets, op);
+  cpu::reduce_terms(operands.terms, operands.targets, op, 1.0 / double(operands.terms.size()));
   for (std::size_t i = 0; i < kCount; ++i) result.push_back(operands.target(0).at(i));
   return result;
 }

@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "ddp/collectives/group_scopes.h"
 #include "ddp/collectives/hang/flight_recorder.h"
 #include "ddp/collectives/host_collectives.h"
 #include "support/collective_checks.h"
@@ -39,6 +40,40 @@ template <class T>
 concept CanBeGathered = requires(ProcessGroup& group, std::span<T> own) {
   all_gather_on_host(group, own);
 };
+
+// Averages whose divisor is the sum that an all_reduce of `divisor_count` elements, which nobody
+// has waited for, puts into the last of them. That is 0 or a power of two.
+void check_divided(ProcessGroup& group, DType dtype, std::size_t count, double divisor,
+                   std::size_t divisor_count) {
+  const auto ranks = static_cast<std::size_t>(group.world_size());
+  const auto rank = static_cast<std::size_t>(group.rank());
+  std::vector<double> divisors(divisor_count, rank == 0 ? divisor + 1 - double(ranks) : 1);
+  test::Values all = test::filled(group, dtype, count);
+  test::Values rooted = test::filled(group, dtype, count);
+  test::Values input = test::filled(group, dtype, count * ranks);
+  test::Values share(dtype, count);
+  static_cast<void>(group.all_reduce(buffer_of(divisors)));
+  {
+    const ScopedDivisor divided(group, &divisors.back());
+    static_cast<void>(group.all_reduce(all.buffer(), ReduceOp::kAverage));
+    static_cast<void>(group.reduce(rooted.buffer(), 0, ReduceOp::kAverage));
+    static_cast<void>(group.reduce_scatter(input.buffer(), share.buffer(), ReduceOp::kAverage));
+  }
+  test::Values plain = test::filled(group, dtype, count);
+  group.all_reduce(plain.buffer(), ReduceOp::kAverage).wait();
+  const auto sum = [&](std::size_t i) {
+    return test::reduced(ReduceOp::kSum, group.world_size(), i);
+  };
+  const auto result = [&](std::size_t i) { return divisor == 0 ? 0 : sum(i) / divisor; };
+  test::expect_all(all, "all_reduce", result);
+  test::expect_all(rooted, "reduce", [&](std::size_t i) {
+    return rank == 0 ? result(i) : test::element(group.rank(), i);
+  });
+  test::expect_all(share, "reduce_scatter",
+                   [&](std::size_t i) { return result(rank * count + i); });
+  test::expect_all(plain, "plain all_reduce",
+                   [&](std::size_t i) { return test::rounded(dtype, sum(i) / double(ranks)); });
+}
 
 }  // namespace
 
@@ -76,6 +111,20 @@ TEST_CASE("large operands are exact", "[collectives]") {
         }
       });
     }
+  }
+}
+
+TEST_CASE("an average divides by what an operation before it has computed", "[collectives]") {
+  for (const int world_size : {2, 3, 4}) {
+    test::run_on_all_backends(world_size, [](ProcessGroup& group) {
+      for (const DType dtype : {DType::kFloat32, DType::kBFloat16}) {
+        for (const std::size_t count : {std::size_t{1}, std::size_t{300}, kPrime, kLarge}) {
+          check_divided(group, dtype, count, 16, 1);
+          check_divided(group, dtype, count, 0.25, 5000);
+        }
+        check_divided(group, dtype, kPrime, 0, 5000);
+      }
+    });
   }
 }
 

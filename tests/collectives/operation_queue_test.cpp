@@ -61,6 +61,21 @@ TEST_CASE("room for a batch is made by running what was left to a waiting thread
   CHECK(executed == 1 + batch.size());
 }
 
+TEST_CASE("memory is not released before the average that divides by it has run", "[collectives]") {
+  std::promise<void> may_end;
+  OperationQueue queue("test", "[test]", std::make_shared<FlightRecorder>(),
+                       [&](std::span<const Collective>) { may_end.get_future().wait_for(30s); });
+  double divisor = 2;
+  std::vector<float> operand(4);
+  Collective average{CollectiveKind::kAllReduce, buffer_of(operand), buffer_of(operand),
+                     ReduceOp::kAverage};
+  average.divisor = &divisor;
+  queue.submit({&average, 1});
+  CHECK_FALSE(queue.wait_released({&divisor, 1, DType::kFloat64, kCpuDevice}, 10ms));
+  may_end.set_value();
+  CHECK(queue.wait_released({&divisor, 1, DType::kFloat64, kCpuDevice}, 10s));
+}
+
 TEST_CASE("a broken queue that is destroyed does not wait for a hanging operation",
           "[collectives]") {
   std::promise<void> begun;

@@ -12,6 +12,7 @@
 #include <thread>
 #include <vector>
 
+#include "ddp/collectives/collective.h"
 #include "ddp/collectives/hang/flight_recorder.h"
 #include "ddp/engine/distributed_data_parallel.h"
 #include "support/allocation_counter.h"
@@ -160,6 +161,28 @@ TEST_CASE("allowing unused parameters needs no additional collective", "[engine]
     CHECK(ddp.is_used(0));
     CHECK(group->submitted.size() == 1 + ddp.layout().buckets.size());  // the control vector
   }
+}
+
+TEST_CASE("on the CPU the collectives divide, except where marks travel behind gradients",
+          "[engine]") {
+  const auto divided_buckets = [](const DdpOptions& options) {
+    const auto group = std::make_shared<RecordingGroup>(2);
+    Model model(0);
+    DistributedDataParallel ddp(group, model.parameters, options);
+    group->submitted.clear();
+    (void)ddp.begin_step({.samples = 4});
+    for (std::size_t i = 0; i < 3; ++i) write_gradient(ddp, i, 12);
+    mark_all(ddp);
+    ddp.wait();
+    expect_gradients(ddp, options.fold_scale ? 24 : 3);  // two ranks' gradients, of eight samples
+    return std::ranges::count_if(group->submitted, [](const Collective& each) {
+      return each.op == ReduceOp::kAverage && each.divisor != nullptr;
+    });
+  };
+  const BucketOptions three_buckets{.bucket_bytes_cap = 8, .min_buckets = 3};
+  CHECK(divided_buckets({.buckets = three_buckets}) == 3);
+  CHECK(divided_buckets({.buckets = three_buckets, .unused = UnusedParameters::kZero}) == 2);
+  CHECK(divided_buckets({.buckets = three_buckets, .fold_scale = true}) == 0);
 }
 
 TEST_CASE("a world of one submits nothing", "[engine]") {

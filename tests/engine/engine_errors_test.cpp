@@ -86,6 +86,18 @@ TEST_CASE("a parameter that a rank lacks is named", "[engine]") {
   });
 }
 
+TEST_CASE("ranks of which only some divide the gradients get an error", "[engine]") {
+  run_on_all_backends(2, [](ProcessGroup& group) {
+    Model model(0);
+    const bool folds = group.rank() == 0;
+    const std::string error = error_of([&] {
+      DistributedDataParallel ddp(group.shared_from_this(), model.parameters,
+                                  {.fold_scale = folds});
+    });
+    expect(error == "[ddp] models differ in fold_scale: rank 0 has yes, rank 1 has no", error);
+  });
+}
+
 TEST_CASE("each comparison of models names its own difference", "[engine]") {
   run_on_all_backends(2, [](ProcessGroup& group) {
     const auto shared = group.shared_from_this();

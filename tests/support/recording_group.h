@@ -39,7 +39,8 @@ class RecordingGroup final : public ProcessGroup {
       }
     }
     if (collective.kind == CollectiveKind::kAllReduce) {
-      for (double& value : collective.output.as<double>()) value *= world_size();
+      const double factor = average_factor(collective, std::size_t(world_size()));
+      for (double& value : collective.output.as<double>()) value *= world_size() * factor;
     }
     submitted.push_back(collective);
   }

@@ -191,7 +191,8 @@ void reduce(const Buffer& source, const Buffer& target, ReduceOp op) {
   best_loops().reduce_of(target.dtype, without_dividing)({terms, 2, &target, 1, 1});
 }
 
-void reduce_terms(std::span<const Buffer> terms, std::span<const Buffer> targets, ReduceOp op) {
+void reduce_terms(std::span<const Buffer> terms, std::span<const Buffer> targets, ReduceOp op,
+                  double factor) {
   if (terms.empty()) {
     throw std::invalid_argument("[buffer_ops] reduce_terms: needs at least one term");
   }
@@ -202,7 +203,6 @@ void reduce_terms(std::span<const Buffer> terms, std::span<const Buffer> targets
   for (const Buffer& target : targets) {
     buffer_ops::check_same("reduce_terms", terms[0], target, DeviceType::kCpu);
   }
-  const double factor = 1.0 / static_cast<double>(terms.size());
   best_loops().reduce_of(terms[0].dtype,
                          op)({terms.data(), terms.size(), targets.data(), targets.size(), factor});
 }

@@ -46,6 +46,13 @@ std::string_view to_string(CollectiveKind kind) {
   return "unknown collective";
 }
 
+double average_factor(const Collective& operation, std::size_t terms) {
+  if (operation.op != ReduceOp::kAverage) return 1;
+  const double divisor =
+      operation.divisor != nullptr ? *operation.divisor : static_cast<double>(terms);
+  return divisor == 0 ? 0 : 1 / divisor;
+}
+
 bool contributes(const Collective& operation, int rank) {
   switch (operation.kind) {
     case CollectiveKind::kBroadcast:

@@ -42,12 +42,17 @@ struct Collective {
   Buffer output;
   ReduceOp op = ReduceOp::kSum;
   int peer = 0;
-  Timeout timeout{};          // how long the operation waits for other ranks
-  std::uint64_t part_of = 0;  // see ScopedPart
-  std::uint8_t issuer = 0;    // see ScopedIssuer
-  std::uint32_t label = 0;    // what it is for: OperationLabels::Label
-  Stream producer = {};       // the operation runs behind this stream's work
+  Timeout timeout{};                // how long the operation waits for other ranks
+  std::uint64_t part_of = 0;        // see ScopedPart
+  std::uint8_t issuer = 0;          // see ScopedIssuer
+  std::uint32_t label = 0;          // what it is for: OperationLabels::Label
+  Stream producer = {};             // the operation runs behind this stream's work
+  const double* divisor = nullptr;  // of kAverage: see ScopedDivisor; null stands for world_size
 };
+
+// What an operation whose op is kAverage multiplies the sum of so many terms by; 1 for another op.
+// To be called when the operation runs.
+[[nodiscard]] double average_factor(const Collective& operation, std::size_t terms);
 
 // True if other ranks may need this rank's input: in a broadcast or scatter the root's, in a
 // barrier nobody's. Likewise, whether the operation writes this rank's output: in a reduce or

@@ -28,6 +28,15 @@ class [[nodiscard]] ScopedIssuer : ScopedValue<std::uint8_t> {
       : ScopedValue(group.state().issuer, issuer) {}
 };
 
+// On the CPU: a kAverage divides by *divisor in place of world_size; 0 makes every element 0. It is
+// read when the operation runs, after all operations before it, so one of them may compute it. It
+// must stay as it is until the operation is done, and be equal on all ranks.
+class [[nodiscard]] ScopedDivisor : ScopedValue<const double*> {
+ public:
+  ScopedDivisor(ProcessGroup& group, const double* divisor)
+      : ScopedValue(group.state().divisor, divisor) {}
+};
+
 // A number for ScopedIssuer: 1, 2, ... up to 255, then 1 again. All ranks get the same number if
 // they call this in the same order.
 [[nodiscard]] std::uint8_t new_issuer(ProcessGroup& group);

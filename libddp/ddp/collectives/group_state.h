@@ -37,6 +37,7 @@ struct GroupState {
   Timeout timeout;
   std::uint64_t part_of = 0;
   std::uint8_t issuer = 0;
+  const double* divisor = nullptr;
   const char* solo_in = nullptr;
 
   // The last step that has begun, for an ErrorRecord.

@@ -125,6 +125,7 @@ Work ProcessGroup::run(const Collective& call, Stream producer) {
   collective.timeout = std::min(state.timeout, kLongestTimeout);
   collective.part_of = state.part_of;
   collective.issuer = state.issuer;
+  collective.divisor = state.divisor;
   collective.label = state.recorder->label();
   collective.producer = producer;
   if (state.is_in_batch) {

@@ -50,8 +50,11 @@ class ControlVector {
   // nothing unless a metric is on the device.
   void finish_alone(const RankState& own_state, Stream stream);
 
-  // unit / (sum of samples), or 0 if there were no samples; in the group's memory. Valid after
-  // wait(), for work on the consumer stream.
+  // (sum of samples) / unit, in the group's memory. Valid for the group's operations behind
+  // launch(), until wait().
+  [[nodiscard]] const double* divisor() const { return static_cast<const double*>(memory_.data()); }
+  // Its reciprocal, or 0 if there were no samples; in the same place. Valid after wait(), for work
+  // on the consumer stream.
   [[nodiscard]] const double* gradient_scale() const {
     return static_cast<const double*>(memory_.data());
   }

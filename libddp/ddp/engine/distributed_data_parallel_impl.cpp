@@ -65,7 +65,8 @@ DistributedDataParallel::Impl::Impl(std::shared_ptr<ProcessGroup> group,
                                   ? 0
                                   : ParameterUse::elements(parameters_.size()),
                 .flat_gradients = options_.flat_gradients,
-                .record_times = options_.record_times},
+                .record_times = options_.record_times,
+                .divisor = divisor_of_sums()},
                [this](std::size_t b, Stream stream) { before_launch(b, stream); }),
       callers_(parameters_, reducer_),
       factor_(*group_, options_),
@@ -233,7 +234,7 @@ void DistributedDataParallel::Impl::broadcast_buffers(Stream stream) {
 StepCosts DistributedDataParallel::Impl::step_costs() {
   StepCosts costs = accounts_.costs();
   costs.on_cpu = !group_->device().is_cuda();
-  costs.divides = factor_.divides() && !options_.fold_scale;
+  costs.divides = factor_.divides() && !options_.fold_scale && !reducer_.divides(0);
   const auto rename = [&](int& rank) { rank = group_->state().config.job_rank(rank); };
   rename(costs.stalls.rank);
   rename(costs.most_often_last.rank);
@@ -375,10 +376,18 @@ void DistributedDataParallel::Impl::finish_control(Stream stream) {
   control_.wait(stream);
 }
 
-// Turns the sums over ranks (of n_r / n_ref times a mean, or of sums) into the mean over all
-// samples.
+// Sums over ranks (of n_r / n_ref times a mean, or of sums) become the mean over all samples. On
+// the CPU the collectives divide them, since a pass of our own here would be hidden behind nothing.
+// On CUDA it is a kernel.
+const double* DistributedDataParallel::Impl::divisor_of_sums() const {
+  const bool divides = !alone_ && !options_.fold_scale && !group_->device().is_cuda();
+  return divides ? control_.divisor() : nullptr;
+}
+
+// The buckets whose sums have not been divided.
 void DistributedDataParallel::Impl::average(Stream stream) {
   for (std::size_t b = 0; b < reducer_.layout().buckets.size(); ++b) {
+    if (reducer_.divides(b)) continue;
     scale_by_value_at(reducer_.bucket(b), control_.gradient_scale(), stream);
   }
 }

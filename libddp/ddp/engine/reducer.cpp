@@ -38,6 +38,7 @@ Reducer::Reducer(ProcessGroup& group, std::span<const GradientSpec> gradients,
       packing_(options.flat_gradients.data != nullptr ? Packing::kDense : Packing::kAligned),
       layout_(lay_out_buckets(gradients, options.buckets, options.tail_count, packing_)),
       before_launch_(std::move(before_launch)),
+      divisor_(options.divisor),
       communicates_(group.world_size() > 1),
       overlap_(options.buckets.overlap),
       memory_(memory_for(group, options.flat_gradients, layout_.size_bytes)),
@@ -175,10 +176,15 @@ void Reducer::launch(std::size_t b) {
   if (factor_ != 1 && !zeros_) scale(bucket(b), factor_, producer);
   before_launch_(b, producer);
   const FlightRecorder::Labelled labelled(group_.recorder(), launch.label);
-  launch.work = hook_ ? hook_->launch(describe(b), producer)
-                      : group_.all_reduce(bucket(b), ReduceOp::kSum, producer);
+  launch.work = hook_ ? hook_->launch(describe(b), producer) : all_reduce(b, producer);
   if (recorder_) recorder_->launched(b, launch.work);
   ++launch_count_;
+}
+
+Work Reducer::all_reduce(std::size_t b, Stream producer) {
+  if (!divides(b)) return group_.all_reduce(bucket(b), ReduceOp::kSum, producer);
+  const ScopedDivisor divided(group_, divisor_);
+  return group_.all_reduce(bucket(b), ReduceOp::kAverage, producer);
 }
 
 void Reducer::end_backward(Stream consumer) {

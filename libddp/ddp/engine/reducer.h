@@ -52,6 +52,9 @@ class Reducer {
     // the memory.
     Buffer flat_gradients = {};
     bool record_times = false;
+    // CPU: what the sums are divided by, once an operation before the first bucket's has computed
+    // it. Null: they stay sums.
+    const double* divisor = nullptr;
   };
 
   Reducer(ProcessGroup& group, std::span<const GradientSpec> gradients, const Options& options,
@@ -78,6 +81,13 @@ class Reducer {
   // Makes the next pass count how often each gradient is marked.
   void learn_uses();
   [[nodiscard]] bool is_learning() const { return uses_ == Uses::kLearning; }
+
+  // Whether bucket b is divided while it is summed: not the elements of a tail, nor what a hook
+  // sums.
+  [[nodiscard]] bool divides(std::size_t b) const {
+    const bool has_tail = layout_.tail_count > 0 && b + 1 == buckets_.size();
+    return divisor_ != nullptr && hook_ == nullptr && !has_tail;
+  }
 
   // The elements behind the gradients of the last bucket.
   [[nodiscard]] Buffer tail() const;
@@ -163,6 +173,7 @@ class Reducer {
   void note_producer(Stream stream);
   void launch_ready(Stream stream);
   void launch(std::size_t b);
+  Work all_reduce(std::size_t b, Stream producer);
   void launch_rest(Stream consumer);
   void finish_bucket(std::size_t b, Stream consumer);
   void close_without_launch(Stream consumer);
@@ -175,6 +186,7 @@ class Reducer {
   BucketLayout layout_;
   std::unique_ptr<GradientHook> hook_;
   BeforeLaunch before_launch_;
+  const double* divisor_;
   bool communicates_;
   bool overlap_;
   Allocation memory_;

@@ -128,9 +128,12 @@ void HierarchicalAlgorithms::run_collective() {
   const ScopedTimeout inside(*inside_, current_.timeout);
   std::optional<ScopedTimeout> between;
   std::optional<ScopedPart> part;
+  std::optional<ScopedDivisor> divided;
   if (leaders_) {
     between.emplace(*leaders_, current_.timeout);
     part.emplace(*leaders_, hash_of(current()));
+    divisor_ = current_.divisor != nullptr ? *current_.divisor : layout_.world_size();
+    divided.emplace(*leaders_, &divisor_);
   }
   agree_inside();
   if (current().count == 0) return barrier();
@@ -197,11 +200,8 @@ void HierarchicalAlgorithms::all_reduce() {
   const Buffer& data = current_.input;
   run_in_chunks(
       [&](const Chunk& chunk) { reduce_inside(part_of(data, chunk)); },
-      [&](const Chunk& chunk) { return leaders_->all_reduce(part_of(data, chunk), wire_op()); },
-      [&](const Chunk& chunk) {
-        if (leaders_) finish_average(part_of(data, chunk));
-        broadcast_inside(part_of(data, chunk), 0);
-      });
+      [&](const Chunk& chunk) { return leaders_->all_reduce(part_of(data, chunk), current_.op); },
+      [&](const Chunk& chunk) { broadcast_inside(part_of(data, chunk), 0); });
 }
 
 // A leader that is not the root leaves its operand unchanged.
@@ -216,10 +216,9 @@ void HierarchicalAlgorithms::reduce() {
         if (is_copied) cpu::copy(part_of(data, chunk), sum(chunk));
         reduce_inside(sum(chunk));
       },
-      [&](const Chunk& chunk) { return leaders_->all_reduce(sum(chunk), wire_op()); },
+      [&](const Chunk& chunk) { return leaders_->all_reduce(sum(chunk), current_.op); },
       [&](const Chunk& chunk) {
         if (is_on_roots_host()) move_inside(sum(chunk), 0, root().local_rank);
-        if (is_root()) finish_average(part_of(data, chunk));
       });
 }
 
@@ -284,11 +283,10 @@ void HierarchicalAlgorithms::reduce_scatter() {
         reduce_inside(blocks_.blocks(chunk));
       },
       [&](const Chunk& chunk) {
-        return leaders_->reduce_scatter(blocks_.blocks(chunk), blocks_.block(chunk), wire_op());
+        return leaders_->reduce_scatter(blocks_.blocks(chunk), blocks_.block(chunk), current_.op);
       },
       [&](const Chunk& chunk) {
         scatter_inside(blocks_.block(chunk), part_of(current_.output, chunk));
-        finish_average(part_of(current_.output, chunk));
       });
 }
 
@@ -306,7 +304,7 @@ void HierarchicalAlgorithms::barrier() {
 }
 
 void HierarchicalAlgorithms::reduce_inside(const Buffer& data) const {
-  inside_->reduce(data, 0, wire_op()).wait();
+  inside_->reduce(data, 0, inside_op()).wait();
 }
 
 void HierarchicalAlgorithms::broadcast_inside(const Buffer& data, int from) const {
@@ -327,13 +325,8 @@ void HierarchicalAlgorithms::move_inside(const Buffer& data, int from, int to) c
   if (inside_->rank() == to) inside_->recv(data, from).wait();
 }
 
-ReduceOp HierarchicalAlgorithms::wire_op() const {
+ReduceOp HierarchicalAlgorithms::inside_op() const {
   return current_.op == ReduceOp::kAverage ? ReduceOp::kSum : current_.op;
-}
-
-void HierarchicalAlgorithms::finish_average(const Buffer& sum) const {
-  if (current_.op != ReduceOp::kAverage) return;
-  cpu::scale(sum, 1.0 / layout_.world_size());
 }
 
 }  // namespace ddp

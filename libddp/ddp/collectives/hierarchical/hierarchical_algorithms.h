@@ -20,7 +20,7 @@
 // over the hosts, in the order of the leaders' group. A 16-bit type is rounded after each of the
 // two sums. One rank computes each element and the others copy its bits, or all compute it alike,
 // so the result is the same on every rank, and from run to run as long as the ranks are on the
-// hosts in the same way. kAverage divides that sum by world_size, once.
+// hosts in the same way. For a kAverage the leaders divide their sums, before these are rounded.
 #pragma once
 
 #include <cstdint>
@@ -86,8 +86,8 @@ class HierarchicalAlgorithms {
   [[nodiscard]] HostLayout::Place root() const { return layout_.place(current_.peer); }
   [[nodiscard]] bool is_root() const { return rank_ == current_.peer; }
   [[nodiscard]] bool is_on_roots_host() const { return root().host == layout_.place(rank_).host; }
-  [[nodiscard]] ReduceOp wire_op() const;
-  void finish_average(const Buffer& sum) const;
+  // Of the sums inside the hosts; those between them are with the operation's own.
+  [[nodiscard]] ReduceOp inside_op() const;
 
   HostLayout layout_;
   int rank_;
@@ -97,6 +97,7 @@ class HierarchicalAlgorithms {
   HostBlocks blocks_;
   std::vector<CollectiveSignature> calls_;  // of this host's ranks
   Collective current_;
+  double divisor_ = 1;  // of the current operation, if it is a kAverage
   std::uint64_t collectives_ = 0;
 };
 

@@ -16,6 +16,11 @@ bool has_operand_in(const Buffer& memory, const Collective& collective) {
   return overlap(memory, collective.input) || overlap(memory, collective.output);
 }
 
+bool uses(const Buffer& memory, const Collective& collective) {
+  const Buffer divisor{const_cast<double*>(collective.divisor), 1, DType::kFloat64, kCpuDevice};
+  return has_operand_in(memory, collective) || overlap(memory, divisor);
+}
+
 bool overlap(const Collective& a, const Collective& b) {
   return has_operand_in(a.input, b) || has_operand_in(a.output, b);
 }
@@ -192,7 +197,7 @@ bool OperationQueue::wait_idle(Timeout timeout) {
 bool OperationQueue::wait_released(const Buffer& memory, Timeout timeout) {
   std::unique_lock lock(mutex_);
   std::uint64_t last = submitted_;
-  while (last > completed_ && !has_operand_in(memory, entry(last).collective)) --last;
+  while (last > completed_ && !uses(memory, entry(last).collective)) --last;
   assign_to_thread(last);
   return work_done_.wait_until(lock, Deadline::after(timeout).time_point(), [&] {
     return completed_ >= last || (!executing_ && (error_ || stopping_));

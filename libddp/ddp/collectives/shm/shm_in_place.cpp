@@ -195,7 +195,8 @@ void InPlaceRunner::work_on(const Collective& operation, std::size_t begin, std:
     if (receives(operation, rank)) targets_.push_back(chunk);
   }
   if (operation.kind != CollectiveKind::kBroadcast) {
-    return cpu::reduce_terms(terms_, targets_, operation.op);
+    return cpu::reduce_terms(terms_, targets_, operation.op,
+                             average_factor(operation, terms_.size()));
   }
   const Buffer& source = terms_[static_cast<std::size_t>(operation.peer)];
   for (const Buffer& target : targets_) cpu::copy(source, target);

@@ -87,7 +87,7 @@ void SmallRunner::reduce(const Collective& operation, std::uint64_t number, std:
                                                    ? operation.input.slice(begin, output.count)
                                                    : posted(source, number, begin, output);
   }
-  cpu::reduce_terms(terms_, {&output, 1}, operation.op);
+  cpu::reduce_terms(terms_, {&output, 1}, operation.op, average_factor(operation, terms_.size()));
 }
 
 // Takes an equal part of the output from each rank.

@@ -189,7 +189,7 @@ void Runner::reduce(const TermOf& term_of, const Buffer& target) const {
   for (int source = 0; source < world_size_; ++source) {
     terms_[static_cast<std::size_t>(source)] = term_of(source);
   }
-  cpu::reduce_terms(terms_, {&target, 1}, operation_.op);
+  cpu::reduce_terms(terms_, {&target, 1}, operation_.op, average_factor(operation_, terms_.size()));
 }
 
 }  // namespace

@@ -134,9 +134,9 @@ void TcpAlgorithms::agree(const Collective& operation) {
 void TcpAlgorithms::run_collective(const Collective& operation) {
   switch (operation.kind) {
     case CollectiveKind::kAllReduce:
-      return reduce(operation.input, operation.op, std::nullopt);
+      return reduce(operation, std::nullopt);
     case CollectiveKind::kReduce:
-      return reduce(operation.input, operation.op, operation.peer);
+      return reduce(operation, operation.peer);
     case CollectiveKind::kBroadcast:
       return broadcast(operation);
     case CollectiveKind::kAllGather:

@@ -81,15 +81,17 @@ class TcpAlgorithms {
   void agree(const Collective& operation);
   void run_collective(const Collective& operation);
 
-  void reduce(const Buffer& data, ReduceOp op, std::optional<int> root);
+  void reduce(const Collective& operation, std::optional<int> root);
   void reduce_scatter(const Collective& operation);
-  void sum_heads(std::size_t offset, const Buffer& sum, ReduceOp op);
+  void sum_heads(const Collective& operation, std::size_t offset, const Buffer& sum);
+  static void sum_terms(const Collective& operation, std::span<const Buffer> terms,
+                        const Buffer& sum);
   using Start = std::function<Segment(std::size_t begin, std::size_t end, std::size_t place)>;
   static void run_segments(std::size_t count, std::size_t size, const Start& start,
                            const std::function<void(Segment&)>& finish);
   [[nodiscard]] Segment start_segment(const std::function<Buffer(int)>& part_for, const Buffer& sum,
                                       std::size_t place);
-  static void sum(Segment& segment, ReduceOp op);
+  static void sum(const Collective& operation, Segment& segment);
   // The elements that a rank sums in one segment, if it sums `count` in all. Reserves their places.
   [[nodiscard]] std::size_t block_of(std::size_t count, DType dtype);
   [[nodiscard]] void* term_place(std::size_t place, int rank) const;

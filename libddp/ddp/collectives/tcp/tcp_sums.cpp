@@ -30,10 +30,11 @@ struct TcpAlgorithms::Segment {
 };
 
 // Without a root, every rank keeps the sums.
-void TcpAlgorithms::reduce(const Buffer& data, ReduceOp op, std::optional<int> root) {
+void TcpAlgorithms::reduce(const Collective& operation, std::optional<int> root) {
+  const Buffer& data = operation.input;
   const auto keeps = [&](int rank) { return !root || rank == *root; };
   if (is_in_head_) {
-    if (keeps(rank_)) sum_heads(0, data, op);
+    if (keeps(rank_)) sum_heads(operation, 0, data);
     return;
   }
   const bool in_blocks = uses_blocks(data);
@@ -55,7 +56,7 @@ void TcpAlgorithms::reduce(const Buffer& data, ReduceOp op, std::optional<int> r
     return segment;
   };
   run_segments(data.count, block * ranks, start, [&](Segment& segment) {
-    sum(segment, op);
+    sum(operation, segment);
     if (!in_blocks) return;
     for (const int peer : others_) {
       if (keeps(peer)) segment.sums.send(peer, segment.sum);
@@ -68,7 +69,7 @@ void TcpAlgorithms::reduce(const Buffer& data, ReduceOp op, std::optional<int> r
 
 void TcpAlgorithms::reduce_scatter(const Collective& operation) {
   const Buffer& output = operation.output;
-  if (is_in_head_) return sum_heads(index(rank_) * output.count, output, operation.op);
+  if (is_in_head_) return sum_heads(operation, index(rank_) * output.count, output);
   const auto start = [&](std::size_t begin, std::size_t end, std::size_t place) {
     const auto part_for = [&](int rank) {
       return operation.input.slice(index(rank) * output.count + begin, end - begin);
@@ -76,16 +77,16 @@ void TcpAlgorithms::reduce_scatter(const Collective& operation) {
     return start_segment(part_for, output.slice(begin, end - begin), place);
   };
   run_segments(output.count, block_of(output.count, output.dtype), start,
-               [&](Segment& segment) { sum(segment, operation.op); });
+               [&](Segment& segment) { sum(operation, segment); });
 }
 
 // `offset` is where the terms begin in the inputs.
-void TcpAlgorithms::sum_heads(std::size_t offset, const Buffer& sum, ReduceOp op) {
+void TcpAlgorithms::sum_heads(const Collective& operation, std::size_t offset, const Buffer& sum) {
   std::vector<Buffer> terms;
   for (int rank = 0; rank < world_size_; ++rank) {
     terms.push_back(input_in_head(rank, sum.dtype).slice(offset, sum.count));
   }
-  cpu::reduce_terms(terms, {&sum, 1}, op);
+  sum_terms(operation, terms, sum);
 }
 
 // Cuts `count` elements into segments of `size`. Each has a place in the memory for terms, which it
@@ -118,9 +119,14 @@ TcpAlgorithms::Segment TcpAlgorithms::start_segment(const std::function<Buffer(i
   return segment;
 }
 
-void TcpAlgorithms::sum(Segment& segment, ReduceOp op) {
+void TcpAlgorithms::sum(const Collective& operation, Segment& segment) {
   segment.inputs.finish();
-  if (segment.sum.count > 0) cpu::reduce_terms(segment.terms, {&segment.sum, 1}, op);
+  if (segment.sum.count > 0) sum_terms(operation, segment.terms, segment.sum);
+}
+
+void TcpAlgorithms::sum_terms(const Collective& operation, std::span<const Buffer> terms,
+                              const Buffer& sum) {
+  cpu::reduce_terms(terms, {&sum, 1}, operation.op, average_factor(operation, terms.size()));
 }
 
 std::size_t TcpAlgorithms::block_of(std::size_t count, DType dtype) {

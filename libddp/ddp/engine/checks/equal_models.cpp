@@ -67,6 +67,7 @@ std::vector<NamedValue> describe_options(const DdpOptions& options, const Gradie
   return {
       named("gradient_kind", to_string(options.gradient_kind)),
       named("nominal_samples", reference_samples(options)),
+      named("fold_scale", options.fold_scale ? "yes" : "no"),
       named("buckets.bucket_bytes_cap", buckets.bucket_bytes_cap),
       named("buckets.first_bucket_bytes_cap", buckets.first_bucket_bytes_cap),
       named("buckets.last_bucket_bytes_cap", buckets.last_bucket_bytes_cap),
