@@ -414,6 +414,25 @@ TEST_CASE("the first deadline of a batch ends it", "[hang]") {
   }
 }
 
+TEST_CASE("the first deadline of a batch of sends that nobody receives ends it", "[hang]") {
+  const bool is_first_quick = GENERATE(false, true);
+  for (const Backend backend : {Backend::kShm, Backend::kTcp}) {
+    CAPTURE(is_first_quick, to_string(backend));
+    test::Gate errors;
+    test::run_groups(backend, 3, [&](ProcessGroup& group) {
+      if (group.rank() > 0) return expect(errors.wait_for(1), "rank 0's error");
+      std::vector<float> sent(std::size_t{16} << 20);  // no socket holds that much
+      auto batch = group.batch();
+      for (const int peer : {1, 2}) {
+        const bool is_quick = is_first_quick == (peer == 1);
+        const ScopedTimeout limit(group, is_quick ? Timeout(300) : Timeout(15000));
+        (void)group.send(buffer_of(sent), peer);
+      }
+      expect_quick_timeout(batch, errors);
+    });
+  }
+}
+
 TEST_CASE("what a batch receives meanwhile puts off no deadline", "[hang]") {
   constexpr int kSends = 100;
   for (const Backend backend : {Backend::kShm, Backend::kTcp}) {

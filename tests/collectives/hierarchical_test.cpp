@@ -15,6 +15,7 @@
 #include "ddp/base/random.h"
 #include "ddp/collectives/peers/host_layout.h"
 #include "support/collective_checks.h"
+#include "support/gate.h"
 #include "support/groups.h"
 #include "support/sanitizers.h"
 
@@ -309,6 +310,70 @@ TEST_CASE("the first deadline of transfers inside a host and between hosts ends 
     CHECK_THAT(errors[0], Catch::StartsWith("[shm+tcp] rank ") &&
                               Catch::Contains("timed out after 300 ms in") &&
                               Catch::Contains("recv(float32[1])"));
+  }
+}
+
+TEST_CASE("a transfer that is done puts no deadline off, nor does it time out", "[hosts]") {
+  for (const std::vector<int>& hosts : {std::vector{0, 0, 0, 1}, std::vector{0, 1, 1, 0}}) {
+    const auto errors = errors_on(hosts, [](ProcessGroup& group) {
+      std::vector<float> values(3);
+      if (group.rank() == 1) group.send(buffer_of(values).slice(0, 1), 0).wait();
+      if (group.rank() != 0) return;
+      auto batch = group.batch();
+      const auto receive_within = [&](Timeout time, std::size_t count, int peer) {
+        const ScopedTimeout timeout(group, time);
+        (void)group.recv(buffer_of(values).slice(0, count), peer);
+      };
+      receive_within(100ms, 1, 1);
+      receive_within(15s, 2, 2);
+      receive_within(700ms, 3, 3);
+      const Deadline promised = Deadline::after(10s);
+      const std::string error = error_of([&] { batch.end().wait(); });
+      throw std::runtime_error((promised.passed() ? "late: " : "") + error);
+    });
+    CHECK_THAT(errors[0], Catch::StartsWith("[shm+tcp] rank ") &&
+                              Catch::Contains("timed out after 700 ms in") &&
+                              Catch::Contains("recv(float32[3])"));
+  }
+}
+
+TEST_CASE("a peer that leaves ends a batch of transfers at once, on whichever host it is",
+          "[hosts]") {
+  for (const int gone : {1, 2}) {
+    for (const int first : {1, 2}) {
+      test::Gate errors;
+      run_on_hosts(kPairs, [&](ProcessGroup& group) {
+        if (group.rank() == gone) return;
+        if (group.rank() > 0) return expect(errors.wait_for(1), "rank 0's error");
+        std::vector<float> received(2);
+        auto batch = group.batch();
+        (void)group.recv(buffer_of(received).slice(0, 1), first);
+        (void)group.recv(buffer_of(received).slice(1, 1), 3 - first);
+        const Deadline promised = Deadline::after(5s);
+        const std::string error = error_of([&] { batch.end().wait(); });
+        const bool is_in_time = !promised.passed();
+        errors.raise();
+        expect(error.find("rank " + std::to_string(gone) + " ") != std::string::npos &&
+                   error.find(" left the group") != std::string::npos,
+               error);
+        expect(is_in_time, "in time");
+      });
+    }
+  }
+}
+
+TEST_CASE("a rank that breaks with another rank's timeout does not report its own", "[hosts]") {
+  const bool is_transfer = GENERATE(false, true);
+  for (int round = 0; round < 5; ++round) {
+    const auto errors = errors_on({0, 0, 0, 1}, [&](ProcessGroup& group) {
+      if (group.rank() > 1) return;
+      const ScopedTimeout timeout(group, group.rank() == 0 ? Timeout(300) : Timeout(15000));
+      float value = 1;
+      const Buffer buffer = buffer_of(std::span(&value, 1));
+      (is_transfer ? group.recv(buffer, 1 - group.rank()) : group.all_reduce(buffer)).wait();
+    });
+    CHECK_THAT(errors[0], Catch::Contains("timed out after 300 ms in"));
+    CHECK(errors[1] == errors[0]);
   }
 }
 

@@ -40,22 +40,6 @@ bool waits_for_leader(CollectiveKind kind) {
          kind != CollectiveKind::kGather;
 }
 
-// Of a batch's transfers, which have begun together.
-const Collective& first_to_end(std::span<const Collective> batch) {
-  return *std::ranges::min_element(batch, {}, [](const Collective& each) {
-    return is_transfer(each.kind) ? each.timeout : Timeout::max();
-  });
-}
-
-// The transfer whose deadline was the last to pass: had another one not been done by its own
-// deadline, it would have ended the batch then.
-const Collective& timed_out(std::span<const Collective> batch, Clock::duration elapsed) {
-  return *std::ranges::max_element(batch, {}, [elapsed](const Collective& each) {
-    const bool is_over = is_transfer(each.kind) && each.timeout <= elapsed;
-    return is_over ? each.timeout : Timeout(-1);
-  });
-}
-
 }  // namespace
 
 HierarchicalAlgorithms::HierarchicalAlgorithms(const HostLayout& layout, int rank,
@@ -68,59 +52,70 @@ HierarchicalAlgorithms::HierarchicalAlgorithms(const HostLayout& layout, int ran
       blocks_(layout),
       calls_(static_cast<std::size_t>(inside_->world_size())) {}
 
-CollectiveSignature HierarchicalAlgorithms::current() const {
-  return signature_of(current_, is_transfer(current_.kind) ? 0 : collectives_);
-}
-
 void HierarchicalAlgorithms::run(std::span<const Collective> batch) {
   run_transfers(batch);
   for (const Collective& operation : batch) {
     if (is_transfer(operation.kind)) continue;
+    begin(signature_of(operation, ++collectives_), operation.timeout);
     current_ = operation;
-    ++collectives_;
     run_collective();
   }
 }
 
-// Transfers inside the host and those between hosts progress at the same time.
+void HierarchicalAlgorithms::begin(const CollectiveSignature& call, Timeout timeout) {
+  call_ = call;
+  timeout_ = timeout;
+  began_ = Clock::now();
+}
+
+// Transfers inside the host and those between hosts progress at the same time. This thread waits
+// for the former first. If the latter fail meanwhile, HostGroups::spread_failure() ends that wait.
 void HierarchicalAlgorithms::run_transfers(std::span<const Collective> batch) {
-  if (std::none_of(batch.begin(), batch.end(),
-                   [](const Collective& each) { return is_transfer(each.kind); })) {
-    return;
-  }
+  if (std::ranges::none_of(batch, is_transfer, &Collective::kind)) return;
   ProcessGroup::Batch between(*flat_);
   ProcessGroup::Batch inside(*inside_);
   for (const Collective& operation : batch) {
     if (is_transfer(operation.kind)) submit_transfer(operation);
   }
-  const Clock::time_point begin = Clock::now();
   const Work far = between.end();
   const Work near = inside.end();
-  const bool is_near_first = is_near(first_to_end(batch).peer);
   try {
-    (is_near_first ? near : far).wait();
-    (is_near_first ? far : near).wait();
-  } catch (const TimeoutError&) {
-    current_ = timed_out(batch, Clock::now() - begin);
+    near.wait();
+  } catch (const Error&) {
+    if (!flat_->is_broken()) {
+      note_failure(*inside_);
+      throw;
+    }
+  }
+  try {
+    far.wait();
+  } catch (const Error&) {
+    note_failure(*flat_);
     throw;
   }
 }
 
-bool HierarchicalAlgorithms::is_near(int rank) const {
-  return layout_.place(rank).host == layout_.place(rank_).host;
-}
-
 void HierarchicalAlgorithms::submit_transfer(const Collective& operation) {
-  current_ = operation;
-  const bool stays_inside = is_near(operation.peer);
+  begin(signature_of(operation, 0), operation.timeout);
+  const HostLayout::Place peer = layout_.place(operation.peer);
+  const bool stays_inside = peer.host == layout_.place(rank_).host;
   ProcessGroup& group = stays_inside ? *inside_ : *flat_;
-  const int rank = stays_inside ? layout_.place(operation.peer).local_rank : operation.peer;
+  const int rank = stays_inside ? peer.local_rank : operation.peer;
   const ScopedTimeout timeout(group, operation.timeout);
   if (operation.kind == CollectiveKind::kSend) {
     static_cast<void>(group.send(operation.input, rank));
   } else {
     static_cast<void>(group.recv(operation.input, rank));
   }
+}
+
+// Which of the transfers has failed.
+void HierarchicalAlgorithms::note_failure(const ProcessGroup& group) {
+  const auto* const queued = dynamic_cast<const QueuedProcessGroup*>(&group);
+  if (queued == nullptr) return;  // a rank that is alone on its host has no transfers inside it
+  const QueuedProcessGroup::Doing doing = queued->failed_in();
+  call_ = doing.call;
+  timeout_ = doing.timeout;
 }
 
 // The leaders' own calls compare a hash of what the ranks of each host have agreed on.
@@ -131,18 +126,18 @@ void HierarchicalAlgorithms::run_collective() {
   std::optional<ScopedDivisor> divided;
   if (leaders_) {
     between.emplace(*leaders_, current_.timeout);
-    part.emplace(*leaders_, hash_of(current()));
+    part.emplace(*leaders_, hash_of(call_));
     divisor_ = current_.divisor != nullptr ? *current_.divisor : layout_.world_size();
     divided.emplace(*leaders_, &divisor_);
   }
   agree_inside();
-  if (current().count == 0) return barrier();
+  if (call_.count == 0) return barrier();
   dispatch_collective();
   if (!waits_for_leader(current_.kind)) inside_->barrier().wait();
 }
 
 void HierarchicalAlgorithms::agree_inside() {
-  CollectiveSignature own = current();
+  CollectiveSignature own = call_;
   inside_->all_gather(bytes_of(own), bytes_of(std::span(calls_))).wait();
   for (const CollectiveSignature& call : calls_) {
     if (!(call == own)) throw MismatchError("the ranks of a host called different collectives");
@@ -177,15 +172,14 @@ void HierarchicalAlgorithms::dispatch_collective() {
 
 template <class Up, class Across, class Down>
 void HierarchicalAlgorithms::run_in_chunks(const Up& up, const Across& across, const Down& down) {
-  const CollectiveSignature call = current();
-  const std::size_t limit = needs_blocks(call.kind) ? blocks_.chunk_of(call.dtype, kChunkBytes)
-                                                    : kChunkBytes / size_of(call.dtype);
-  const std::size_t size = std::min<std::size_t>(limit, call.count);
-  if (needs_blocks(call.kind)) blocks_.prepare(call.dtype, size);
+  const std::size_t limit = needs_blocks(call_.kind) ? blocks_.chunk_of(call_.dtype, kChunkBytes)
+                                                     : kChunkBytes / size_of(call_.dtype);
+  const std::size_t size = std::min<std::size_t>(limit, call_.count);
+  if (needs_blocks(call_.kind)) blocks_.prepare(call_.dtype, size);
   std::optional<Chunk> before;
   Work crossing;
-  for (std::size_t begin = 0; begin < call.count; begin += size) {
-    const Chunk now{begin, std::min(size, call.count - begin), before && !before->is_odd};
+  for (std::size_t begin = 0; begin < call_.count; begin += size) {
+    const Chunk now{begin, std::min(size, call_.count - begin), before && !before->is_odd};
     up(now);
     if (before && leaders_) crossing.wait();
     if (leaders_) crossing = across(now);

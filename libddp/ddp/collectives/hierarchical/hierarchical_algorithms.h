@@ -46,15 +46,17 @@ class HierarchicalAlgorithms {
   // differ.
   void run(std::span<const Collective> batch);
 
-  // The current or last operation, or of several transfers the one that timed out. Sends and
-  // receives have no sequence.
-  [[nodiscard]] CollectiveSignature current() const;
-  [[nodiscard]] Timeout timeout() const { return current_.timeout; }
+  // The current or last operation; of several transfers, the one that timed out or lost its peer.
+  [[nodiscard]] const CollectiveSignature& current() const { return call_; }
+  [[nodiscard]] Timeout timeout() const { return timeout_; }
+  // Whether it has taken as long as that; if it has not, a timeout is another rank's.
+  [[nodiscard]] bool has_timed_out() const { return Clock::now() - began_ >= timeout_; }
 
  private:
+  void begin(const CollectiveSignature& call, Timeout timeout);
   void run_transfers(std::span<const Collective> batch);
   void submit_transfer(const Collective& operation);
-  [[nodiscard]] bool is_near(int rank) const;
+  void note_failure(const ProcessGroup& group);
   void run_collective();
   void dispatch_collective();
   void agree_inside();
@@ -96,7 +98,10 @@ class HierarchicalAlgorithms {
   std::shared_ptr<QueuedProcessGroup> flat_;
   HostBlocks blocks_;
   std::vector<CollectiveSignature> calls_;  // of this host's ranks
-  Collective current_;
+  Collective current_;                      // the current or last collective
+  CollectiveSignature call_;
+  Timeout timeout_{};
+  Clock::time_point began_;
   double divisor_ = 1;  // of the current operation, if it is a kAverage
   std::uint64_t collectives_ = 0;
 };

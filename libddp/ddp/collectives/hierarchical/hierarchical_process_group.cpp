@@ -7,6 +7,7 @@
 #include "ddp/collectives/hierarchical/hierarchical_process_group.h"
 
 #include <atomic>
+#include <thread>
 #include <utility>
 
 #include "ddp/base/error.h"
@@ -57,7 +58,10 @@ class HierarchicalProcessGroup final : public QueuedProcessGroup {
                        queue_.fail(error);
                        groups_.abort(describe(error));
                      }),
-        watch_("ddp-watch", FirstError::kPeriod, [this] { return !first_error_.poll(); }) {}
+        watch_("ddp-watch", FirstError::kPeriod, [this] {
+          groups_.spread_failure();
+          return !first_error_.poll();
+        }) {}
 
   ~HierarchicalProcessGroup() override {
     queue_.stop([this] {
@@ -110,11 +114,22 @@ class HierarchicalProcessGroup final : public QueuedProcessGroup {
     if (dynamic_cast<const MismatchError*>(&error) != nullptr) {
       first_error_.set(MismatchError("[shm+tcp] " + calls_.mismatch(algorithms_.current())));
     } else if (dynamic_cast<const TimeoutError*>(&error) != nullptr) {
+      if (!algorithms_.has_timed_out() && others_report()) return;
       first_error_.set(TimeoutError(timeout_sentence(origin_, algorithms_.timeout(),
                                                      recorder().hang().diagnosis(), during())));
     } else {
       first_error_.set(PeerError(loss_text()));
     }
+  }
+
+  // The inner groups break on all ranks at once, but the rank that timed out may still be about to
+  // tell the store.
+  [[nodiscard]] bool others_report() {
+    constexpr Timeout kPatience{1000};
+    constexpr Timeout kPause{5};
+    const Deadline deadline = Deadline::after(kPatience);
+    while (!first_error_.poll() && !deadline.passed()) std::this_thread::sleep_for(kPause);
+    return first_error_.is_set();
   }
 
   [[nodiscard]] std::string during() {

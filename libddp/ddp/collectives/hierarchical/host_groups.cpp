@@ -58,6 +58,10 @@ void HostGroups::abort(const std::string& reason) const {
   flat->abort(reason);
 }
 
+void HostGroups::spread_failure() const {
+  if (flat->is_broken()) inside->abort("a transfer between hosts failed");
+}
+
 bool HostGroups::wait_idle(Timeout timeout) const {
   return flat->wait_idle(timeout) && (!leaders || leaders->wait_idle(timeout));
 }

@@ -18,6 +18,9 @@ struct HostGroups {
   std::shared_ptr<QueuedProcessGroup> flat;     // all ranks
 
   void abort(const std::string& reason) const;
+  // Breaks the group inside the host if the one of all ranks is broken: a rank that waits for
+  // transfers inside its host would not see that those between hosts have failed.
+  void spread_failure() const;
   // True once the threads of the groups between hosts no longer touch any operand. The group inside
   // the host does not touch operands after an error.
   [[nodiscard]] bool wait_idle(Timeout timeout) const;

@@ -209,6 +209,11 @@ void OperationQueue::run_pending() {
   assign_to_thread(submitted_);
 }
 
+bool OperationQueue::is_broken() {
+  const std::lock_guard lock(mutex_);
+  return error_ != nullptr;
+}
+
 void OperationQueue::fail(std::exception_ptr error) {
   const std::lock_guard lock(mutex_);
   if (!error_) error_ = std::move(error);

@@ -95,6 +95,8 @@ class OperationQueue {
   // How long a wait that is about to throw waits for a running operation to end.
   static constexpr Timeout kErrorGrace{1000};
 
+  [[nodiscard]] bool is_broken();
+
   // Breaks the queue from outside: waits throw this error. A running operation goes on.
   void fail(std::exception_ptr error);
 

@@ -22,6 +22,16 @@ class QueuedProcessGroup : public ProcessGroup {
   [[nodiscard]] virtual bool wait_released(const Buffer& memory, Timeout timeout) {
     return queue().wait_released(memory, timeout);
   }
+  [[nodiscard]] bool is_broken() { return queue().is_broken(); }
+
+  // For groups that are parts of another one: what this rank was doing when an operation failed,
+  // and that operation's timeout; of several transfers, the one that timed out or lost its peer. To
+  // be called once a wait has thrown.
+  struct Doing {
+    CollectiveSignature call;
+    Timeout timeout;
+  };
+  [[nodiscard]] virtual Doing failed_in() const { return {}; }
 
  protected:
   using ProcessGroup::ProcessGroup;

@@ -62,8 +62,10 @@ class Member {
 
   // Sets the timeout of later waits.
   void set_timeout(Timeout timeout) { timeout_ = timeout; }
+  [[nodiscard]] Timeout timeout() const { return timeout_; }
   // Sets the purpose of later waits: a collective, or a send to or recv from `peer`.
   void begin_call(const CollectiveSignature& signature, int peer = kAllRanks);
+  [[nodiscard]] const CollectiveSignature& call() const { return call_; }
 
   // Blocks until `ready` returns true, at most until the deadline or, without one, for the timeout.
   // Throws if the group is broken, even if `ready` is true. `ready` may only read the segment.

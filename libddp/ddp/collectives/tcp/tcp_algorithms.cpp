@@ -70,34 +70,38 @@ void TcpAlgorithms::run_transfers(std::span<const Collective> batch) {
     transfers.emplace_back(wire_, rank_, names_, operation, sequence);
   }
   for (TcpTransfer& transfer : transfers) transfer.start();
-  accept(transfers);
-  for (TcpTransfer& transfer : transfers) {
-    begin(transfer.signature(), transfer.timeout());
-    transfer.finish();
+  finish(transfers);
+}
+
+// In the order in which messages end: a peer may wait for another transfer of this rank before it
+// goes on with the one that this rank waits for.
+void TcpAlgorithms::finish(std::vector<TcpTransfer>& transfers) {
+  std::vector<TcpTransfer*> running;
+  for (TcpTransfer& transfer : transfers) running.push_back(&transfer);
+  for (;;) {
+    std::erase_if(running, [this](TcpTransfer* each) {
+      begin(each->signature(), each->timeout());
+      each->advance();
+      return each->awaited() == nullptr;
+    });
+    if (running.empty()) return;
+    await_one_of(running);
   }
 }
 
-// In the order in which the heads come: a peer may wait for another transfer of this rank before it
-// sends the head that this rank waits for.
-void TcpAlgorithms::accept(std::vector<TcpTransfer>& transfers) {
-  std::vector<TcpTransfer*> awaited;
-  for (TcpTransfer& transfer : transfers) {
-    if (transfer.awaited_head() != nullptr) awaited.push_back(&transfer);
-  }
-  std::vector<const TcpWire::Message*> heads;
-  while (!awaited.empty()) {
-    const auto first_to_end = std::ranges::min_element(
-        awaited, {}, [](const TcpTransfer* each) { return each->deadline().time_point(); });
-    begin((*first_to_end)->signature(), (*first_to_end)->timeout());
-    heads.clear();
-    for (const TcpTransfer* each : awaited) heads.push_back(each->awaited_head());
-    wire_.wait_for_any(heads, (*first_to_end)->deadline());
-    std::erase_if(awaited, [this](TcpTransfer* each) {
-      if (!each->awaited_head()->has_ended()) return false;
-      begin(each->signature(), each->timeout());
-      each->accept();
-      return true;
-    });
+// At most until the first of their deadlines.
+void TcpAlgorithms::await_one_of(std::span<TcpTransfer* const> running) {
+  const TcpTransfer& first_to_end = **std::ranges::min_element(
+      running, {}, [](const TcpTransfer* each) { return each->deadline().time_point(); });
+  begin(first_to_end.signature(), first_to_end.timeout());
+  std::vector<const TcpWire::Message*> messages;
+  for (const TcpTransfer* each : running) messages.push_back(each->awaited());
+  try {
+    wire_.wait_for_any(messages, first_to_end.deadline());
+  } catch (const TcpWire::Lost& lost) {
+    const auto cut_off = std::ranges::find(running, lost.peer(), &TcpTransfer::peer);
+    if (cut_off != running.end()) begin((*cut_off)->signature(), (*cut_off)->timeout());
+    throw;
   }
 }
 

@@ -75,7 +75,8 @@ class TcpAlgorithms {
 
   void run_batch(std::span<const Collective> batch);
   void run_transfers(std::span<const Collective> batch);
-  void accept(std::vector<TcpTransfer>& transfers);
+  void finish(std::vector<TcpTransfer>& transfers);
+  void await_one_of(std::span<TcpTransfer* const> running);
   void begin(const CollectiveSignature& signature, Timeout timeout);
 
   void agree(const Collective& operation);

@@ -84,6 +84,7 @@ class TcpProcessGroup final : public QueuedProcessGroup {
   void check_on(std::span<const int> awaited, const std::function<bool()>& has_come) override {
     roll_.check_on(awaited, has_come, first_error_, "[tcp]");
   }
+  Doing failed_in() const override { return {algorithms_.current(), algorithms_.timeout()}; }
 
  protected:
   OperationQueue& queue() override { return queue_; }

@@ -27,15 +27,16 @@ void TcpTransfer::start() {
   if (has_payload()) payload_ = wire_.send(peer(), payload_tag(), operation_.input);
 }
 
-void TcpTransfer::accept() {
+const TcpWire::Message* TcpTransfer::awaited() const {
+  if (!head_->has_ended()) return &*head_;
+  return payload_ && !payload_->has_ended() ? &*payload_ : nullptr;
+}
+
+void TcpTransfer::advance() {
+  if (sends() || payload_ || !head_->has_ended()) return;
   const std::string text = names_.mismatch_of_transfer(rank_, signature_, peer(), wire_signature_);
   if (!text.empty()) throw MismatchError(text);
   if (has_payload()) payload_ = wire_.receive(peer(), payload_tag(), operation_.input);
-}
-
-void TcpTransfer::finish() {
-  if (sends()) head_->wait(deadline_);
-  if (payload_) payload_->wait(deadline_);
 }
 
 }  // namespace ddp

@@ -11,10 +11,10 @@
 
 namespace ddp {
 
-// One send or recv: a signature of fixed size, then the payload, which the receiver accepts only
-// after it has compared signatures. The transfers of a batch are first all started; then each recv
-// is accepted as soon as its head has come, since its payload holds up whatever follows from that
-// peer; then all are finished. Borrows the wire and the names.
+// One send or recv: a signature of fixed size, the head, and then the payload, which the receiver
+// accepts only after it has compared signatures. The transfers of a batch are first all started.
+// Then each advances as soon as its next message has ended: the payload of a recv holds up whatever
+// follows from that peer. Borrows the wire and the names.
 class TcpTransfer {
  public:
   // `sequence` counts the sends to, or the recvs from, this peer.
@@ -22,19 +22,18 @@ class TcpTransfer {
               std::uint64_t sequence);
 
   [[nodiscard]] const CollectiveSignature& signature() const { return signature_; }
+  [[nodiscard]] int peer() const { return operation_.peer; }
   [[nodiscard]] Timeout timeout() const { return operation_.timeout; }
   [[nodiscard]] Deadline deadline() const { return deadline_; }
 
   void start();
-  // Null for a send.
-  [[nodiscard]] const TcpWire::Message* awaited_head() const { return sends() ? nullptr : &*head_; }
-  // Call it once the awaited head has ended. Throws MismatchError if the peer sends something else
+  // Null once all messages have ended.
+  [[nodiscard]] const TcpWire::Message* awaited() const;
+  // Goes on if the awaited message has ended. Throws MismatchError if the peer sends something else
   // than is expected.
-  void accept();
-  void finish();
+  void advance();
 
  private:
-  [[nodiscard]] int peer() const { return operation_.peer; }
   [[nodiscard]] bool sends() const { return operation_.kind == CollectiveKind::kSend; }
   [[nodiscard]] bool has_payload() const { return operation_.input.count > 0; }
   [[nodiscard]] TcpWire::Tag head_tag() const { return transfer_tag(2 * signature_.sequence); }
