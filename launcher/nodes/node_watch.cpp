@@ -21,6 +21,7 @@ constexpr Timeout kBetweenLooks{10};
 constexpr Timeout kInterruptedWait{1000};
 // An unreachable store must not delay the end of this launcher for long.
 constexpr Timeout kStoreTimeout = kBackgroundStoreTimeout;
+constexpr Timeout kTimeToRead = 3 * kSignPeriod;  // for a node to read in the store what is new
 
 std::string generation_key(int generation) { return "gen/" + std::to_string(generation); }
 
@@ -184,9 +185,10 @@ bool NodeWatch::has_lost_node() {
   return !news_.lost.empty();
 }
 
-// The store ends with node 0, and the others may not have read there yet that a node is lost.
+// The store ends with node 0, and the others may not have read there yet that a node is lost. Then
+// others may be lost with it, which nobody tells: a node that lives reads it within a period.
 void NodeWatch::leave() {
-  WaitLimit limit(kStoreTimeout, is_interrupted_);
+  WaitLimit limit(has_lost_node() ? kTimeToRead : kStoreTimeout, is_interrupted_);
   const auto can_leave = [this] { return node_count() - (has_lost_node() ? 1 : 0); };
   try {
     auto left = meeting_.store->add(kLeftKey, 1);

@@ -122,7 +122,7 @@ TEST_CASE("wrong calls are errors in the same step", "[engine]") {
   CHECK(
       error_of([&] { ddp.record_metric(0, 1, 1); }) ==
       "[ddp] record_metric was called before begin_step: call it between begin_step and the first "
-      "mark_ready of a step");
+      "mark_ready of a pass");
   CHECK(error_of([&] { (void)ddp.gradient_scale(); }) ==
         "[ddp] gradient_scale was called before the first step" + order);
   (void)ddp.begin_step();

@@ -18,11 +18,12 @@ struct Rank {
   double later = gradient;  // the gradient in the other steps
 };
 
-void run_job(const std::vector<Rank>& ranks) {
+void run_job(const std::vector<Rank>& ranks, UnusedParameters unused) {
   test::run_on_all_backends(static_cast<int>(ranks.size()), [&](ProcessGroup& group) {
     const Rank& own = ranks[static_cast<std::size_t>(group.rank())];
     test::Model model(group.rank());
-    DistributedDataParallel ddp(group.shared_from_this(), model.parameters, {.nominal_samples = 1});
+    DistributedDataParallel ddp(group.shared_from_this(), model.parameters,
+                                {.nominal_samples = 1, .unused = unused});
     for (int step = 0; step < 5; ++step) {
       (void)ddp.begin_step({.samples = step == 0 ? own.samples : 1.0});
       for (std::size_t i = 0; i < ddp.parameter_count(); ++i) {
@@ -47,8 +48,9 @@ std::vector<std::string> lines_of(const Job& job) {
 }
 
 // Those of five steps, on each backend.
-std::vector<std::string> lines_of_job(const std::vector<Rank>& ranks) {
-  return lines_of([&] { run_job(ranks); });
+std::vector<std::string> lines_of_job(const std::vector<Rank>& ranks,
+                                      UnusedParameters unused = UnusedParameters::kError) {
+  return lines_of([&] { run_job(ranks, unused); });
 }
 
 }  // namespace
@@ -66,6 +68,8 @@ TEST_CASE("no rank is named whose gradients differ, are zero, or come from no sa
           "[engine][data]") {
   CHECK(lines_of_job({{1}, {2}, {3}}).empty());
   CHECK(lines_of_job({{0}, {0}, {3}}).empty());
+  CHECK(lines_of_job({{0}, {0}}, UnusedParameters::kZero).empty());
+  CHECK(lines_of_job({{0}, {0}}, UnusedParameters::kStatic).empty());
   CHECK(lines_of_job({{3, 0}, {3, 0}, {3}}).empty());
   CHECK(lines_of_job({{3, 1, 4}, {3, 1, 5}}).empty());  // equal by chance in one step
 }

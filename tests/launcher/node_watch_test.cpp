@@ -185,6 +185,19 @@ TEST_CASE("a node whose store ends with node 0 has learnt before which node is l
   });
 }
 
+TEST_CASE("node 0 waits no longer for others if several nodes have vanished", "[nodes]") {
+  const TcpServer server({"127.0.0.1", 0});
+  run_ranks(4, [&](int rank) {
+    const SignsOfLife signs{.period = 50ms, .vanished = 2s};
+    NodeWatch watch(meet(plan_of(rank, 4, server), 1), signs);
+    if (rank > 1) return;
+    (void)await(watch, is_bad);
+    const auto begin = ddp::Clock::now();
+    watch.leave();
+    expect(ddp::Clock::now() - begin < 4s, "without the timeout of the store");
+  });
+}
+
 TEST_CASE("a failed node that vanishes before it has told its failure is reported as lost",
           "[nodes]") {
   const TcpServer server({"127.0.0.1", 0});

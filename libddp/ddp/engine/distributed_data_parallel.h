@@ -140,7 +140,7 @@ class DistributedDataParallel {
   [[nodiscard]] double begin_step(const StepOptions& options = {});
 
   // Adds a value to metric `slot` (< kMaxMetrics), which is averaged over ranks by weight. Call it
-  // between begin_step and the first mark_ready of the step; at another time this throws
+  // between begin_step and the first mark_ready of a pass; at another time this throws
   // std::logic_error. Throws std::invalid_argument for another slot, and for a weight that is
   // negative or not finite.
   void record_metric(std::size_t slot, double value, SampleCount weight);

@@ -234,7 +234,6 @@ void DistributedDataParallel::Impl::broadcast_buffers(Stream stream) {
 StepCosts DistributedDataParallel::Impl::step_costs() {
   StepCosts costs = accounts_.costs();
   costs.on_cpu = !group_->device().is_cuda();
-  costs.divides = factor_.divides() && !options_.fold_scale && !reducer_.divides(0);
   const auto rename = [&](int& rank) { rank = group_->state().config.job_rank(rank); };
   rename(costs.stalls.rank);
   rename(costs.most_often_last.rank);
@@ -268,7 +267,7 @@ void DistributedDataParallel::Impl::check_open(const char* call) const {
   throw std::logic_error(
       "[ddp] " + std::string(call) +
       (state_ == State::kIdle ? " was called before begin_step" : " was called after mark_ready") +
-      ": call it between begin_step and the first mark_ready of a step");
+      ": call it between begin_step and the first mark_ready of a pass");
 }
 
 void DistributedDataParallel::Impl::refuse_unreduced() const {

@@ -28,9 +28,12 @@ SameDataCheck::SameDataCheck(ProcessGroup& group, const Reducer& reducer)
   }
 }
 
+// Without a tail, which holds marks of the last step.
 Buffer SameDataCheck::compared_part(std::size_t b) const {
   const Buffer bucket = reducer_.bucket(b);
-  return bucket.slice(0, std::min(bucket.count, kMaxElements));
+  const bool is_last = b + 1 == reducer_.layout().buckets.size();
+  const std::size_t count = bucket.count - (is_last ? reducer_.tail().count : 0);
+  return bucket.slice(0, std::min(count, kMaxElements));
 }
 
 void SameDataCheck::take(std::size_t b, Stream stream) {

@@ -143,11 +143,7 @@ std::string advice_on_straggler(const StepCosts& costs) {
 std::string advice_on_communication(const StepCosts& costs) {
   std::string remedies = "larger batches or accumulate() make it rarer";
   const bool is_small = costs.bytes < kWorthCompressing;
-  if (!is_small && costs.on_cpu && costs.divides) {
-    remedies += ", fold_scale leaves out the pass that divides the gradients";
-  } else if (!is_small && !costs.on_cpu) {
-    remedies += ", bf16 compression makes it smaller";
-  }
+  if (!is_small && !costs.on_cpu) remedies += ", bf16 compression makes it smaller";
   const bool could_hide = costs.exposed_seconds < costs.compute_seconds;
   if (is_small || !could_hide || !costs.overlap || *costs.overlap > 0.5) {
     return "communication is exposed: " + remedies;

@@ -44,8 +44,7 @@ struct StepCosts {
   double data_seconds = 0;       // waiting for the loader
   double straggler_seconds = 0;  // waiting for the slowest rank
 
-  bool on_cpu = false;   // which emulates 16-bit types
-  bool divides = false;  // wait() makes a pass over the gradients, which counts as exposed
+  bool on_cpu = false;  // which emulates 16-bit types
 
   std::size_t bytes = 0;  // reduced in a step
   // Set if at least ten steps' reductions were timed. Bus bandwidth as nccl-tests defines it, in
