@@ -5,6 +5,7 @@
 
 #include <ddp/base/error.h>
 #include <ddp/base/error_record.h>
+#include <ddp/base/system/standard_descriptors.h>
 
 #include <cstdio>
 #include <exception>
@@ -20,6 +21,7 @@ inline void check_output() {
 // launcher, 2 for wrong arguments (std::invalid_argument) and 1 for anything else.
 template <class Body>
 int run_tool(const char* name, const Body& body) {
+  ddp::occupy_standard_descriptors();
   const auto fail = [name](const std::exception& error, int exit_code) {
     ddp::record_error(error);
     std::fprintf(stderr, "%s: %s\n", name, ddp::describe(error).c_str());

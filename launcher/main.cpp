@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
 // ddp-launch: see help_text(). Everything is checked before anything is started.
-#include <fcntl.h>
 #include <fmt/core.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -17,6 +16,7 @@
 
 #include "ddp/base/error.h"
 #include "ddp/base/system/host_name.h"
+#include "ddp/base/system/standard_descriptors.h"
 #include "ddp/base/system/write_all.h"
 #include "launcher/launch_error.h"
 #include "launcher/nodes/job_site.h"
@@ -39,15 +39,6 @@ namespace ddp::launcher {
 namespace {
 
 constexpr int kRefusedExitCode = 2;
-
-// If stdin, stdout or stderr were closed, a pipe or socket of ours would get its number.
-void occupy_standard_descriptors() {
-  int fd = 0;
-  do {
-    fd = ::open("/dev/null", O_RDWR);
-  } while (fd >= 0 && fd <= STDERR_FILENO);
-  if (fd >= 0) ::close(fd);
-}
 
 int run_at_site(const WorkerPlan& plan, const JobSite& site, const std::string& private_folder,
                 SignalReader& signals, Console& console) {
@@ -172,7 +163,7 @@ int refuse(const std::exception& error, int exit_code) {
 }  // namespace ddp::launcher
 
 int main(int argc, char** argv) {
-  ddp::launcher::occupy_standard_descriptors();
+  ddp::occupy_standard_descriptors();
   try {
     return ddp::launcher::run(argc, argv);
   } catch (const ddp::launcher::LaunchError& error) {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "ddp/base/named_buffer.h"
+#include "ddp/io/checkpoint_file.h"
 
 namespace train {
 namespace {
@@ -19,7 +20,7 @@ bool is_model_tensor(const ddp::NamedBuffer& tensor) {
 }  // namespace
 
 ddp::Safetensors load_model_tensors(const std::filesystem::path& file) {
-  ddp::Safetensors loaded = ddp::load_safetensors(file);
+  ddp::Safetensors loaded = ddp::load_weights(file);
   std::erase_if(loaded.tensors, std::not_fn(is_model_tensor));
   return loaded;
 }

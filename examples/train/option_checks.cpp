@@ -9,8 +9,10 @@
 #include <limits>
 #include <stdexcept>
 #include <string>
+#include <system_error>
 #include <utility>
 
+#include "ddp/io/checkpoint_directory.h"
 #include "ddp/nn/models/factory.h"
 
 namespace train {
@@ -78,17 +80,42 @@ void check_precision(const Options& options) {
           "--amp fp16 finds its loss scale by skipping steps: it needs --non-finite skip");
 }
 
+// The file itself, whatever links lead to it; links to a device may be two files, as are those to
+// /dev/null.
+std::filesystem::path resolved(const std::filesystem::path& file) {
+  std::error_code ignored;
+  if (is_other(file, ignored)) return file.lexically_normal();
+  const std::filesystem::path path = weakly_canonical(absolute(file, ignored), ignored);
+  return path.empty() ? file.lexically_normal() : path;
+}
+
 void check_output_files(const Options& options) {
   const std::pair<const char*, const std::filesystem::path*> files[] = {
       {"--metrics", &options.metrics},
       {"--save", &options.save},
       {"--trace", &options.traces.trace},
       {"--step-svg", &options.traces.step_svg}};
+  const std::string resumed = options.checkpoints.resumes_file() ? options.checkpoints.resume : "";
   for (const auto& [flag, file] : files) {
+    if (file->empty()) continue;
+    const std::filesystem::path path = resolved(*file);
     for (const auto& [other_flag, other] : files) {
       if (flag == other_flag) break;
-      require(file->empty() || file->lexically_normal() != other->lexically_normal(),
+      require(other->empty() || path != resolved(*other),
               std::string(other_flag) + " and " + flag + " must be two files");
+    }
+    if (!options.checkpoints.directory.empty()) {
+      require(path.parent_path() != resolved(options.checkpoints.directory) ||
+                  !ddp::is_name_in_checkpoint_directory(path.filename().string()),
+              std::string(flag) + ' ' + file->string() +
+                  " is a file that --checkpoint-dir keeps there itself");
+    }
+    if (file == &options.save) continue;  // it is written at the end, as a whole
+    for (const auto& [input_flag, input] :
+         {std::pair("--init", options.init),
+          std::pair("--resume", std::filesystem::path(resumed))}) {
+      require(input.empty() || path != resolved(input),
+              std::string(flag) + " would overwrite the file of " + input_flag);
     }
   }
 }

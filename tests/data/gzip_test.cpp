@@ -13,6 +13,7 @@
 #include "support/files.h"
 #include "support/idx_bytes.h"
 #include "support/idx_error.h"
+#include "support/run_ranks.h"
 
 namespace {
 
@@ -20,6 +21,7 @@ namespace fs = std::filesystem;
 using Catch::Matchers::Contains;
 using ddp::read_idx;
 using ddp::test::bytes_of;
+using ddp::test::error_of;
 using ddp::test::idx;
 using ddp::test::idx_error;
 using ddp::test::TemporaryDirectory;
@@ -81,4 +83,27 @@ TEST_CASE("damage inside a gzip stream is found", "[data][idx]") {
     write_bytes(path, good.substr(0, size));
     CHECK_THAT(idx_error(path), Contains("is truncated"));
   }
+}
+
+TEST_CASE("a gzipped file of several members is read to its end, or it is an error",
+          "[data][text]") {
+  const TemporaryDirectory directory;
+  const fs::path path = directory / "file.gz";
+  const auto packed = [&](const std::string& bytes) {
+    write_gzipped(directory / "member", bytes);
+    return bytes_of(directory / "member");
+  };
+  const std::string first = packed(std::string(300000, 'a')), second = packed("the end");
+  for (const std::size_t zeros : {0, 1, 512}) {
+    write_bytes(path, first + second + std::string(zeros, '\0'));
+    CHECK(ddp::read_text(path).size() == 300007);
+  }
+  for (const std::size_t damaged : {0, 1, 2, 12}) {
+    std::string bad = second;
+    bad[damaged] = static_cast<char>(bad[damaged] ^ 0x10);
+    write_bytes(path, first + bad);
+    CHECK_THAT(error_of([&] { (void)ddp::read_text(path); }), Contains("file.gz: is damaged: "));
+  }
+  write_bytes(path, first + second.substr(0, 5));
+  CHECK_THAT(error_of([&] { (void)ddp::read_text(path); }), Contains("is truncated"));
 }

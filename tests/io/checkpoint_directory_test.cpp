@@ -230,8 +230,10 @@ TEST_CASE("without a list the order follows from the names", "[checkpoint][direc
     write_bytes(directory / "latest", nonsense);
     CHECK(newest_value(directory.path()) == 10);
   }
-  write_bytes(directory / "latest", "model_epoch_9.safetensors\n");
-  CHECK(newest_value(directory.path()) == 9);
+  for (const char* end : {"\n", "\r\n"}) {
+    write_bytes(directory / "latest", std::string("model_epoch_9.safetensors") + end);
+    CHECK(newest_value(directory.path()) == 9);
+  }
 }
 
 TEST_CASE("after a resume from an earlier checkpoint, later ones are not listed",

@@ -81,6 +81,20 @@ TEST_CASE("a damaged checkpoint names the file and the first damaged tensor",
              Contains("the list of checksums is damaged"));
 }
 
+TEST_CASE("weights are compared with their checksums if they have any", "[checkpoint][damage]") {
+  const TemporaryDirectory directory;
+  const fs::path file = directory / "file";
+  Model model(3);
+  save_safetensors(file, model.tensors(), {{"checksum", "of something else"}});
+  CHECK(ddp::load_weights(file).tensors.size() == model.tensors().size());
+  save_checkpoint(file, model.tensors(), {{"step", "5"}});
+  CHECK(ddp::load_weights(file).tensors.size() == model.tensors().size());
+  write_bytes(file, damaged(file, fs::file_size(file) - 1));
+  CHECK_THAT(
+      error_of([&] { (void)ddp::load_weights(file); }),
+      Contains("cannot load " + file.string()) && Contains("it is damaged, first in tensor"));
+}
+
 TEST_CASE("a checkpoint without a list of checksums, as they were once, is read and checked",
           "[checkpoint][damage]") {
   const TemporaryDirectory directory;

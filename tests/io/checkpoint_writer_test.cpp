@@ -122,6 +122,14 @@ TEST_CASE("a writer reports at once that it cannot create files", "[checkpoint][
   }
 }
 
+TEST_CASE("a writer whose lock cannot be opened names that file", "[checkpoint][writer][disk]") {
+  const TemporaryDirectory parent;
+  CheckpointDirectory checkpoints({.path = parent / "directory"});
+  fs::create_directory(parent / "directory/.lock");
+  CHECK_THAT(error_of([&] { const ddp::CheckpointWriter writer(checkpoints); }),
+             Contains("directory: .lock cannot be opened: Is a directory"));
+}
+
 TEST_CASE("a background error is visible without waiting", "[checkpoint][writer]") {
   const TemporaryDirectory parent;
   CheckpointDirectory checkpoints({.path = parent / "directory"});

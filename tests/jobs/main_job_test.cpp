@@ -166,6 +166,17 @@ TEST_CASE("a signal to one rank stops all ranks after the same step, and the mod
   CHECK(load_safetensors(file).tensors.size() == 6);
 }
 
+TEST_CASE("what is printed to a closed stdout does not get into a file of the training", "[main]") {
+  const TemporaryDirectory directory;
+  const std::string metrics = directory / "metrics.jsonl";
+  ChildProcess job({"/bin/sh", "-c", "exec \"$0\" \"$@\" >&-", DDP_TRAIN_PATH, "--device",
+                    DDP_JOB_DEVICE, "--max-steps", "3", "--log-every", "1", "--metrics", metrics});
+  CHECK(job.wait(60s) == 0);
+  const auto lines = test::lines_of(test::bytes_of(metrics));
+  CHECK(lines.size() >= 3);
+  for (const std::string& line : lines) CHECK_THAT(line, Catch::StartsWith("{"));
+}
+
 TEST_CASE("a rank that is asked for a report prints it and continues", "[main]") {
   ChildProcess job(train_command(2, {"--epochs", "1000"}));
   job.wait_for_output("step 100/");
@@ -393,6 +404,17 @@ TEST_CASE("bad input is refused in one line", "[main]") {
                 "--trace and --step-svg must be two files");
   check_refused(train_command(1, {"--metrics", "t", "--trace", "./t"}),
                 "--metrics and --trace must be two files");
+  const TemporaryDirectory directory;
+  std::filesystem::create_directory(directory / "kept");
+  std::filesystem::create_directory_symlink(directory / "kept", directory / "link");
+  check_refused(
+      train_command(1, {"--metrics", directory / "kept/t", "--save", directory / "link/t"}),
+      "--metrics and --save must be two files");
+  check_refused(train_command(1, {"--init", directory / "w", "--metrics", directory / "kept/../w"}),
+                "--metrics would overwrite the file of --init");
+  check_refused(train_command(1, {"--checkpoint-dir", directory / "link", "--save",
+                                  directory / "kept/latest"}),
+                "kept/latest is a file that --checkpoint-dir keeps there itself");
   check_refused(train_command(1, {"--non-finite", "pray"}), "is not one of stop, skip, ignore");
   check_refused(train_command(1, {"--batch-size", "8", "--global-batch-size", "8"}),
                 "--batch-size and --global-batch-size exclude each other");

@@ -213,7 +213,7 @@ TEST_CASE("recipe: fine-tuning with frozen layers", "[recipe]") {
     group->barrier().wait();
     nn::ConvNet module({context, DType::kFloat32, /*seed=*/0}, 1, 10);
 
-    Safetensors weights = load_safetensors(file);
+    Safetensors weights = load_weights(file);
     std::erase_if(weights.tensors, [](const auto& each) { return each.name.starts_with("fc."); });
     const UnmatchedNames names = restore_tensors(
         file, weights, nn::named_buffers(module.state_dict()),
@@ -263,9 +263,8 @@ TEST_CASE("recipe: predictions of a trained model", "[recipe]") {
         context.from_host<float>(std::vector<float>(pixels.begin(), pixels.end()), {2, 1, 12, 12});
 
     nn::ConvNet module({context, DType::kFloat32, /*seed=*/0}, /*channels=*/1, /*classes=*/10);
-    const UnmatchedNames names =
-        restore_tensors(file, load_safetensors(file), nn::named_buffers(module.state_dict()),
-                        {.skip_unmatched = true});
+    const UnmatchedNames names = restore_tensors(
+        file, load_weights(file), nn::named_buffers(module.state_dict()), {.skip_unmatched = true});
     if (!names.missing.empty()) throw FileError(file.string() + " has no " + names.missing[0]);
     module.eval();
     nn::Tape tape(context, nn::Recording::kOff);
@@ -346,7 +345,7 @@ TEST_CASE("recipe: weights from PyTorch", "[recipe]") {
   save_safetensors(file, wrapped);
 
   nn::ResNet18 module({context, DType::kFloat32, /*seed=*/0}, /*channels=*/3, /*classes=*/10);
-  restore_tensors(file, load_safetensors(file), nn::named_buffers(module.state_dict()),
+  restore_tensors(file, load_weights(file), nn::named_buffers(module.state_dict()),
                   {.cast = FloatCast::kExact, .stream = context.stream()});
 
   const auto values = [&](const nn::Module& of) {

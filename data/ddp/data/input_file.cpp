@@ -1,90 +1,57 @@
 // SPDX-License-Identifier: MIT
 #include "ddp/data/input_file.h"
 
-#include <zlib.h>
-
-#include <algorithm>
-#include <cerrno>
-#include <new>
+#include <array>
 #include <stdexcept>
 #include <string>
-#include <string_view>
+#include <utility>
 
 #include "ddp/base/error.h"
 #include "ddp/base/system/regular_file.h"
+#include "ddp/data/gzip_file.h"
 
 namespace ddp {
 namespace {
 
-constexpr std::uint64_t kMaxDeflateRatio = 1032;  // no deflate stream expands further
-
-// zlib also reads files that are not gzipped, unchanged.
-class ZlibFile : public InputFile {
+class PlainFile final : public InputFile {
  public:
-  explicit ZlibFile(const std::filesystem::path& path) : path_(path), file_(open(path)) {
-    gzbuffer(file_.get(), 1U << 17);
+  explicit PlainFile(const std::filesystem::path& path) : path_(path), file_(open(path)) {}
+
+  std::size_t read(std::span<std::uint8_t> bytes) override try {
+    return file_.read(bytes.data(), bytes.size());
+  } catch (const std::runtime_error& error) {
+    fail(path_, error.what());
   }
 
-  std::size_t read(std::span<std::uint8_t> bytes) override {
-    std::size_t done = 0;
-    while (done < bytes.size()) {
-      const std::size_t wanted = std::min<std::size_t>(bytes.size() - done, 1U << 30);
-      const int got = gzread(file_.get(), bytes.data() + done, static_cast<unsigned>(wanted));
-      check_stream();
-      if (got <= 0) break;
-      done += static_cast<std::size_t>(got);
-    }
-    return done;
-  }
-
-  [[nodiscard]] std::uint64_t max_size() const override {
-    return gzdirect(file_.get()) != 0 ? size_ : size_ * kMaxDeflateRatio;
-  }
+  [[nodiscard]] std::uint64_t max_size() const override { return file_.size(); }
 
  private:
-  struct Close {
-    void operator()(gzFile file) const { gzclose_r(file); }
-  };
-  using Handle = std::unique_ptr<gzFile_s, Close>;
+  [[noreturn]] static void fail(const std::filesystem::path& path, const std::string& complaint) {
+    throw FileError("[input_file] " + path.string() + ": " + complaint);
+  }
 
-  [[nodiscard]] Handle open(const std::filesystem::path& path) try {
-    RegularFile file(path);
-    size_ = file.size();
-    Handle handle(gzdopen(file.descriptor(), "rb"));
-    if (!handle) throw std::bad_alloc();
-    file.release();
-    return handle;
+  [[nodiscard]] static RegularFile open(const std::filesystem::path& path) try {
+    return RegularFile(path);
   } catch (const std::runtime_error& error) {
-    fail(error.what());
-  }
-
-  [[noreturn]] void fail(const std::string& complaint) const {
-    throw FileError("[input_file] " + path_.string() + ": " + complaint);
-  }
-
-  void check_stream() const {
-    int code = Z_OK;
-    const char* text = gzerror(file_.get(), &code);
-    if (code == Z_OK || code == Z_STREAM_END) return;
-    if (code == Z_BUF_ERROR) fail("is truncated: the gzip stream ends early");
-    std::string_view reason = text;  // "<fd:3>: incorrect data check"
-    if (reason.starts_with("<fd:"))
-      reason.remove_prefix(std::min(reason.find(' ') + 1, reason.size()));
-    fail(code == Z_ERRNO ? "cannot be read: " + error_text(errno)
-                         : "is damaged: " + std::string(reason));
+    fail(path, error.what());
   }
 
   std::filesystem::path path_;
-  std::uint64_t size_ = 0;
-  Handle file_;  // last: opening it sets the size
+  RegularFile file_;
 };
+
+bool is_gzipped(const std::filesystem::path& path) {
+  std::array<std::uint8_t, 2> magic{};
+  const std::size_t got = PlainFile(path).read(magic);
+  return got == 2 && magic[0] == 0x1f && magic[1] == 0x8b;  // RFC 1952, 2.3.1
+}
 
 }  // namespace
 
-bool gzip_is_compiled_in() { return true; }
-
 std::unique_ptr<InputFile> open_input_file(const std::filesystem::path& path) {
-  return std::make_unique<ZlibFile>(path);
+  auto file = std::make_unique<PlainFile>(path);
+  if (!is_gzipped(path)) return file;
+  return unpack_gzip(path, std::move(file));
 }
 
 }  // namespace ddp

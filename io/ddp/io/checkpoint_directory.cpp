@@ -14,6 +14,7 @@
 #include "ddp/base/log.h"
 #include "ddp/io/atomic_file.h"
 #include "ddp/io/checkpoint_file.h"
+#include "ddp/io/directory_lock.h"
 
 namespace ddp {
 namespace {
@@ -27,10 +28,6 @@ void make_directory(const std::filesystem::path& path) {
     throw FileError("[checkpoint] cannot create the directory " + path.string() + ": " +
                     error.message());
   }
-}
-
-bool is_of_training(std::string_view name) {
-  return name == kCheckpointListName || name == kBest || parse_checkpoint_name(name).has_value();
 }
 
 // Refuses a name that a later process would not find.
@@ -56,6 +53,11 @@ bool is_error_of_system(const std::exception& error) {
 }
 
 }  // namespace
+
+bool is_name_in_checkpoint_directory(std::string_view name) {
+  return name == kCheckpointListName || name == kBest || name == kDirectoryLockName ||
+         parse_checkpoint_name(name).has_value();
+}
 
 CheckpointDirectory::CheckpointDirectory(CheckpointDirectoryOptions options)
     : options_(std::move(options)) {
@@ -83,7 +85,7 @@ void CheckpointDirectory::reread() {
 void CheckpointDirectory::save(const CheckpointInfo& info, std::span<const NamedBuffer> tensors) {
   check_name(info.name);
   const std::filesystem::path file = options_.path / to_string(info.name);
-  remove_orphaned_temporaries(options_.path, is_of_training);
+  remove_orphaned_temporaries(options_.path, is_name_in_checkpoint_directory);
   save_checkpoint(file, tensors, info.metadata);
   if (info.is_best) save_best(file, info, tensors);
   std::erase(names_, info.name);

@@ -12,6 +12,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "ddp/base/error.h"
@@ -25,6 +26,9 @@ struct CheckpointDirectoryOptions {
   std::filesystem::path path;
   int keep = 3;  // the number of newest checkpoints to keep; 0: all
 };
+
+// Whether a file of this name in a checkpoint directory is the training's, not the user's.
+[[nodiscard]] bool is_name_in_checkpoint_directory(std::string_view name);
 
 // What is saved in addition to the tensors.
 struct CheckpointInfo {

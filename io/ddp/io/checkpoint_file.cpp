@@ -88,6 +88,12 @@ void verify(const Safetensors& loaded) {
   }
 }
 
+void verify(const std::filesystem::path& path, const Safetensors& loaded) try {
+  verify(loaded);
+} catch (const FileError&) {
+  std::throw_with_nested(FileError("[checkpoint] cannot load " + path.string()));
+}
+
 }  // namespace
 
 std::string checkpoint_checksum(std::span<const NamedBuffer> tensors,
@@ -105,11 +111,13 @@ void save_checkpoint(const std::filesystem::path& path, std::span<const NamedBuf
 
 Safetensors load_checkpoint(const std::filesystem::path& path) {
   Safetensors loaded = load_safetensors(path);
-  try {
-    verify(loaded);
-  } catch (const FileError&) {
-    std::throw_with_nested(FileError("[checkpoint] cannot load " + path.string()));
-  }
+  verify(path, loaded);
+  return loaded;
+}
+
+Safetensors load_weights(const std::filesystem::path& path) {
+  Safetensors loaded = load_safetensors(path);
+  if (loaded.metadata.contains(kChecksums)) verify(path, loaded);
   return loaded;
 }
 

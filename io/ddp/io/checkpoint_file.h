@@ -39,6 +39,10 @@ void save_checkpoint(const std::filesystem::path& path, std::span<const NamedBuf
 // first damaged tensor by name.
 [[nodiscard]] Safetensors load_checkpoint(const std::filesystem::path& path);
 
+// Like load_safetensors, for weights, which may come from PyTorch or from a training here: the
+// checksums of a checkpoint are compared if the file has them.
+[[nodiscard]] Safetensors load_weights(const std::filesystem::path& path);
+
 // What happens to a floating-point tensor whose dtype in the file is not its target's.
 enum class FloatCast {
   kNone,   // it is an error: a checkpoint's dtypes belong to the training that goes on

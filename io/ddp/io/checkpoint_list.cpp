@@ -58,6 +58,7 @@ std::optional<std::vector<CheckpointName>> parse_list(std::string text) {
   std::istringstream lines(std::move(text));
   std::vector<CheckpointName> names;
   for (std::string line; std::getline(lines, line);) {
+    if (line.ends_with('\r')) line.pop_back();  // an editor's
     const auto name = parse_checkpoint_name(line);
     if (!name) return std::nullopt;
     names.push_back(*name);

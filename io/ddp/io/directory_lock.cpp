@@ -9,10 +9,12 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <exception>
 #include <fstream>
 #include <optional>
 #include <sstream>
 #include <string>
+#include <system_error>
 
 #include "ddp/base/error.h"
 #include "ddp/base/system/process_status.h"
@@ -52,20 +54,40 @@ std::string describe_holder(const FileDescriptor& locked) {
   return "another process";
 }
 
+// Another user's file can be locked, too, if it can be read.
+FileDescriptor open_lock(const std::filesystem::path& file) {
+  FileDescriptor lock(open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666));
+  if (!lock.is_open() && errno == EACCES) {
+    lock = FileDescriptor(open(file.c_str(), O_RDONLY | O_CLOEXEC));
+    if (!lock.is_open() && errno == ENOENT) errno = EACCES;
+  }
+  return lock;
+}
+
 }  // namespace
 
 DirectoryLock::DirectoryLock(const std::filesystem::path& directory)
-    : fd_(open((directory / ".lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666)) {
+    : fd_(open_lock(directory / kDirectoryLockName)) {
   const auto fail = [&](const std::string& complaint) {
     throw FileError("[directory_lock] " + directory.string() + ": " + complaint);
   };
-  if (!fd_.is_open()) fail("no file can be made there: " + error_text(errno));
+  if (!fd_.is_open()) {
+    const std::string reason = error_text(errno);
+    std::error_code ignored;
+    const bool is_there = std::filesystem::exists(directory / kDirectoryLockName, ignored);
+    fail((is_there ? ".lock cannot be opened: " : "no file can be made there: ") + reason);
+  }
   if (flock(fd_.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
     fail(describe_holder(fd_) +
          " is writing there: another job, or another rank of this one, of which only rank 0 makes "
          "a CheckpointWriter");
   }
-  const AtomicFile probe(directory / "probe");  // finds out what access() cannot; removed at once
+  try {
+    const AtomicFile probe(directory / "probe");  // finds out what access() cannot; removed at once
+  } catch (const FileError&) {
+    std::throw_with_nested(
+        FileError("[directory_lock] " + directory.string() + ": no file can be made there"));
+  }
 }
 
 }  // namespace ddp

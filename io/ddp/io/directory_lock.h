@@ -2,10 +2,13 @@
 #pragma once
 
 #include <filesystem>
+#include <string_view>
 
 #include "ddp/base/file_descriptor.h"
 
 namespace ddp {
+
+inline constexpr std::string_view kDirectoryLockName = ".lock";
 
 // An exclusive lock for writing in a directory, which one object in all processes can hold; it ends
 // with the process at the latest. It is a flock() of the file `.lock` there, so it works between

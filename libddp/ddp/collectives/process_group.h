@@ -232,8 +232,8 @@ class [[nodiscard]] ProcessGroup::Batch {
 
 // While it lives, operations submitted to the group wait this long for the other ranks, instead of
 // the group's timeout; a send or recv must be over by then. In a batch each has its own, and the
-// first that passes ends the batch; on nccl that of the last one counts for all. Throws std::invalid_argument unless it is above 0. For the thread that
-// submits.
+// first that passes ends the batch; on nccl that of the last one counts for all. Throws
+// std::invalid_argument unless it is above 0. For the thread that submits.
 class [[nodiscard]] ScopedTimeout {
  public:
   ScopedTimeout(ProcessGroup& group, Timeout timeout);

@@ -31,8 +31,8 @@ class FirstError {
 
   using Listener = std::function<void(const std::exception_ptr&)>;
 
-  // `listener` is called with the error, or with null after leave(), before any other caller can see
-  // it, and before that the parent, if any, is broken by the same error.
+  // `listener` is called with the error, or with null after leave(), before any other caller can
+  // see it, and before that the parent, if any, is broken by the same error.
   explicit FirstError(std::shared_ptr<Store> store, Listener listener = nullptr,
                       std::shared_ptr<FirstError> parent = nullptr);
 

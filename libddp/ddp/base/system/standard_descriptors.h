@@ -1,0 +1,11 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+namespace ddp {
+
+// Opens /dev/null as stdin, stdout or stderr where these are closed: otherwise the next file or
+// socket that the program opens would get that number, and with it what is printed. Call it first
+// in main().
+void occupy_standard_descriptors();
+
+}  // namespace ddp
