@@ -149,6 +149,12 @@ TEST_CASE("a send waits only for its peer", "[hang]") {
   sending.transfers = {{1, sending.operation}};
   CHECK_THAT(diagnose(sending, witnesses({9, 9, 0})),
              Catch::StartsWith("rank 1 (") && Catch::EndsWith("1 rank waiting 10.0 s"));
+  std::vector<Witness> members = witnesses({9, 9, 0});
+  members[1].progress->groups[0].waits_for = "recv #7 (float32[1]) from rank 2";
+  CHECK_THAT(diagnose(sending, members), !Catch::Contains("batch()"));
+  members[1].progress->groups[0].waits_for = "send #3 (float32[1]) to rank 0";
+  CHECK_THAT(diagnose(sending, members),
+             Catch::EndsWith("10.0 s; a send and a recv that cross need one batch()"));
 }
 
 TEST_CASE("a batch of sends and receives waits for any of its peers", "[hang]") {

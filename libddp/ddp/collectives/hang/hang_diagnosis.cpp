@@ -124,6 +124,16 @@ std::string blame(const Culprits& culprits, const Hang& hang, const std::string&
                      waits);
 }
 
+// Two sends that meet, or two receives, wait for the call that follows on the other rank.
+std::string advice_on_crossing(const Hang& hang, const Witness& peer) {
+  const GroupProgress* theirs = peer.progress ? peer.progress->find(hang.group) : nullptr;
+  const std::string own = std::string(to_string(hang.signature.kind)) + ' ';
+  if (hang.transfers.size() > 1 || theirs == nullptr || !theirs->waits_for.starts_with(own)) {
+    return "";
+  }
+  return "; a send and a recv that cross need one batch()";
+}
+
 std::string diagnose_transfers(const Hang& hang, std::span<const Witness> members) {
   const std::string waits = how_many_wait(hang, 1);
   const auto peer_of = [&](const Hang::Transfer& transfer) -> const Witness& {
@@ -140,7 +150,10 @@ std::string diagnose_transfers(const Hang& hang, std::span<const Witness> member
   }
   std::set<int> peers;
   for (const Hang::Transfer& transfer : hang.transfers) peers.insert(peer_of(transfer).rank);
-  if (peers.size() == 1) return blame_peer(hang.transfers.front());
+  if (peers.size() == 1) {
+    const Hang::Transfer& transfer = hang.transfers.front();
+    return blame_peer(transfer) + advice_on_crossing(hang, peer_of(transfer));
+  }
   return fmt::format(
       "at least one of {} has not joined a batch of {} sends and receives, beginning with {}; {}",
       rank_list(std::vector(peers.begin(), peers.end())), hang.transfers.size(), hang.operation,
