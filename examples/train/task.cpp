@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include "task.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <exception>
 #include <stdexcept>
@@ -12,6 +14,16 @@
 #include "text_task.h"
 
 namespace train {
+namespace {
+
+// The flags that chose the data, for messages.
+std::string flags_of(const DatasetChoice& choice) {
+  return "--dataset " + std::string(to_string(choice.kind)) +
+         (choice.directory.empty() ? " without --data-dir"
+                                   : " --data-dir " + choice.directory.string());
+}
+
+}  // namespace
 
 std::string_view to_string(DatasetKind kind) {
   switch (kind) {
@@ -32,8 +44,11 @@ Task::Task(std::unique_ptr<ddp::Dataset> train_set, std::unique_ptr<ddp::Dataset
     : train_set_(std::move(train_set)),
       test_set_(std::move(test_set)),
       objective_(std::move(objective)) {
-  if (std::ranges::equal(train_set_->input_shape(), test_set_->input_shape())) return;
-  throw std::invalid_argument("[train] training and test samples differ in size");
+  const auto train_shape = train_set_->input_shape(), test_shape = test_set_->input_shape();
+  if (std::ranges::equal(train_shape, test_shape)) return;
+  throw std::invalid_argument(
+      fmt::format("[train] a training sample is [{}], but a test sample [{}]",
+                  fmt::join(train_shape, ", "), fmt::join(test_shape, ", ")));
 }
 
 std::int64_t Task::elements_of_sample() const {
@@ -45,11 +60,9 @@ std::unique_ptr<Task> make_task(const DatasetChoice& choice, double label_smooth
     return choice.kind == DatasetKind::kText ? make_text_task(choice, label_smoothing)
                                              : make_image_task(choice, label_smoothing);
   } catch (const ddp::FileError&) {
-    const std::string flags =
-        "--dataset " + std::string(to_string(choice.kind)) +
-        (choice.directory.empty() ? " without --data-dir"
-                                  : " --data-dir " + choice.directory.string());
-    std::throw_with_nested(ddp::FileError(flags));
+    std::throw_with_nested(ddp::FileError(flags_of(choice)));
+  } catch (const std::invalid_argument&) {
+    std::throw_with_nested(std::invalid_argument(flags_of(choice)));
   }
 }
 

@@ -360,6 +360,20 @@ TEST_CASE("models and data that do not fit are refused by name", "[models]") {
              Contains("train.txt: [text_dataset] a text of 400 bytes is too short"));
 }
 
+TEST_CASE("training and test samples of different sizes are refused with both sizes", "[models]") {
+  const TemporaryDirectory directory;
+  const std::string place = directory.path();
+  ddp::test::write_fashion_mnist(place);
+  ddp::test::write_bytes(
+      directory / "t10k-images-idx3-ubyte",
+      ddp::test::idx({10, 32, 32}, ddp::test::noise("large", std::size_t{10 * 32 * 32})));
+  ChildProcess job({DDP_TRAIN_PATH, "--device", "cpu", "--data-dir", place});
+  CHECK(job.wait() == 2);
+  CHECK(job.err() == "train: --dataset fashion-mnist --data-dir " + place +
+                         ": [train] a training sample is [1, 28, 28], but a test sample "
+                         "[1, 32, 32]\n");
+}
+
 TEST_CASE("a job in float16 resumes with its loss scale", "[models][amp]") {
   const Sets sets;
   // With batches of one sample per rank, the initial scale of 65536 overflows at once.
