@@ -11,6 +11,7 @@
 #include "ddp/base/error.h"
 #include "ddp/base/error_record.h"
 #include "ddp/base/worker_env.h"
+#include "option_checks.h"
 #include "options.h"
 #include "parse_options.h"
 #include "tool.h"
@@ -32,6 +33,7 @@ int exit_code_after(const train::Trainer& trainer) {
 // them.
 int run(const train::Options& options, const std::shared_ptr<ddp::ProcessGroup>& group) {
   try {
+    train::check_for_ranks(options, group->world_size());
     train::Trainer trainer(options, group);
     trainer.run();
     return exit_code_after(trainer);

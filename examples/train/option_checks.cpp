@@ -18,6 +18,8 @@
 namespace train {
 namespace {
 
+constexpr std::int64_t kMaxBatch = std::numeric_limits<std::int32_t>::max();  // the samplers'
+
 void check(const DatasetChoice& dataset, const std::string& model) {
   const bool is_segmented = dataset.kind == DatasetKind::kImageMasks;
   const bool is_text = dataset.kind == DatasetKind::kText;
@@ -37,7 +39,6 @@ void check_duration(const Options& options) {
   require(options.max_steps >= 0, "--max-steps must not be negative");
   require(!options.batch_size || !options.global_batch_size,
           "--batch-size and --global-batch-size exclude each other");
-  constexpr std::int64_t kMaxBatch = std::numeric_limits<std::int32_t>::max();  // the samplers'
   const auto is_batch = [](std::int64_t size) { return size >= 1 && size <= kMaxBatch; };
   require(is_batch(options.batch_size.value_or(1)), "--batch-size must be between 1 and 2^31 - 1");
   require(is_batch(options.global_batch_size.value_or(1)),
@@ -150,6 +151,13 @@ void check(const Options& options) {
   require(options.log_every >= 0, "--log-every must not be negative");
   require(options.checkpoints.every >= 0, "--checkpoint-every must not be negative");
   require(options.checkpoints.keep >= 0, "--keep must not be negative");
+}
+
+void check_for_ranks(const Options& options, int world_size) {
+  const std::int64_t pass_batch = options.pass_batch(world_size);
+  require(pass_batch <= kMaxBatch,
+          fmt::format("--batch-size {} on {} ranks makes batches of {}, above 2^31 - 1",
+                      pass_batch / world_size, world_size, pass_batch));
 }
 
 }  // namespace train

@@ -14,4 +14,7 @@ void require(bool condition, const std::string& message);
 // flags contradict each other.
 void check(const Options& options);
 
+// The same for what depends on the number of ranks.
+void check_for_ranks(const Options& options, int world_size);
+
 }  // namespace train

@@ -420,6 +420,8 @@ TEST_CASE("bad input is refused in one line", "[main]") {
                 "--batch-size and --global-batch-size exclude each other");
   check_refused(train_command(1, {"--global-batch-size", "2147483648"}),
                 "--global-batch-size must be between 1 and 2^31 - 1");
+  check_refused(train_command(2, {"--batch-size", "2147483647"}),
+                "--batch-size 2147483647 on 2 ranks makes batches of 4294967294, above 2^31 - 1");
   check_refused(train_command(1, {"--no-such-flag"}),
                 "unknown flag '--no-such-flag' (--help lists the flags)\n");
   check_refused(train_command(1, {"--epoch=3"}),
