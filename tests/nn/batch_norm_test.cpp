@@ -167,6 +167,18 @@ TEST_CASE("a batch norm refuses wrong inputs and says why", "[nn]") {
   CHECK(error_for({1, 3}).empty());
 }
 
+TEST_CASE("in evaluation a batch norm without weights refuses other numbers of channels", "[nn]") {
+  Context context;
+  Tape tape(context);
+  BatchNorm1d layer(Scope(context, DType::kFloat32, 1), 3, {.affine = false});
+  layer.train(false);
+  CHECK(error_of([&] {
+          static_cast<void>(layer.forward(tape, Tensor::zeros({2, 2}, DType::kFloat32)));
+        }) ==
+        "[nn] batch_norm: x is [2, 2], mean [3], variance [3], expected [n, channels, ...], "
+        "[channels] twice");
+}
+
 TEST_CASE("modules know their children, their mode and their state", "[nn]") {
   struct Pair final : Module {
     explicit Pair(const Scope& scope)

@@ -26,6 +26,14 @@ ChannelShape batch_norm_shape(const Shape& x, const Shape& weight, const Shape& 
   return shape;
 }
 
+void check_statistics(const Shape& x, const Shape& mean, const Shape& variance) {
+  const Shape channels{x[1]};
+  if (mean == channels && variance == channels) return;
+  throw std::invalid_argument("[nn] batch_norm: x is " + to_string(x) + ", mean " +
+                              to_string(mean) + ", variance " + to_string(variance) +
+                              ", expected [n, channels, ...], [channels] twice");
+}
+
 // One call of batch norm; the backward functions of its operands share it.
 class BatchNormCall {
  public:
@@ -157,6 +165,7 @@ Variable batch_norm_inference(Tape& tape, const Variable& x, const Variable& wei
                                 eps);
   }
   const ChannelShape shape = batch_norm_shape(x.shape(), weight.shape(), bias.shape());
+  check_statistics(x.shape(), mean.shape(), variance.shape());
   auto call = std::make_shared<BatchNormCall>(tape.context(), x.value(), weight.value(), shape);
   call->take_statistics(mean, variance, eps);
   return record(tape, std::move(call), x, weight, bias);
