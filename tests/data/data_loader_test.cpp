@@ -112,6 +112,24 @@ std::vector<std::vector<double>> deliver(DataLoader& loader, std::size_t limit =
   return batches;
 }
 
+// Four samples of any shapes, which cannot be read.
+class ShapesOnly final : public ddp::Dataset {
+ public:
+  using Shape = std::vector<std::int64_t>;
+
+  ShapesOnly(Shape input, Shape label) : input_(std::move(input)), label_(std::move(label)) {}
+
+  [[nodiscard]] std::int64_t size() const override { return 4; }
+  [[nodiscard]] std::span<const std::int64_t> input_shape() const override { return input_; }
+  [[nodiscard]] std::span<const std::int64_t> label_shape() const override { return label_; }
+  [[nodiscard]] ddp::DType label_dtype(ddp::DType) const override { return ddp::DType::kInt64; }
+  void read(std::int64_t, std::int64_t, const ddp::Buffer&, const ddp::Buffer&) const override {}
+
+ private:
+  Shape input_;
+  Shape label_;
+};
+
 std::int64_t first_label(const Batch& batch) { return batch.labels.as<std::int64_t>()[0]; }
 
 }  // namespace
@@ -427,6 +445,24 @@ TEST_CASE("a loader with bad options or without start() is an error", "[data][lo
   CHECK_THAT(error_of([&] { const DataLoader bad(dataset, {.num_workers = -1}); }),
              Contains("num_workers is -1 and prefetch 0; neither may be below 0"));
   CHECK_THROWS_AS(DataLoader(dataset, {.prefetch = -2}), std::invalid_argument);
+}
+
+TEST_CASE("a batch whose bytes cannot be counted is refused", "[data][loader]") {
+  const auto error = [](const ShapesOnly& dataset) {
+    return error_of([&] { DataLoader(dataset, {}).start(in_order(dataset.size())); });
+  };
+  constexpr std::int64_t kHuge = std::int64_t{1} << 62;
+  CHECK(error({{kHuge}, {}}) ==
+        "[dataset] no batch can have 4 samples of the shape [4611686018427387904] in float32");
+  CHECK(error({{1}, {2, kHuge / 16}}) ==
+        "[dataset] no batch can have 4 samples of the shape [2, 288230376151711744] in int64");
+  const ShapesOnly dataset({kHuge}, {});
+  const std::vector<std::int64_t> indices = {0, 1, 2, 3};  // 4 x 2^62 would be counted as 0
+  std::vector<float> inputs;
+  std::vector<std::int64_t> labels(4);
+  CHECK_THAT(
+      error_of([&] { dataset.gather(indices, ddp::buffer_of(inputs), ddp::buffer_of(labels)); }),
+      Contains("no batch can have 4 samples of the shape [4611686018427387904]"));
 }
 
 // A loop without start() for its second epoch would train nothing, and say so nowhere.

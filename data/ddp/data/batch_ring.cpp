@@ -76,10 +76,11 @@ void BatchRing::release(std::size_t index, Stream stream) {
 }
 
 Batch BatchRing::view(const Storage& storage, Device device, std::size_t samples) const {
-  const std::size_t inputs = samples * elements_of(dataset_.input_shape());
-  const std::size_t labels = samples * elements_of(dataset_.label_shape());
+  const DType label_dtype = dataset_.label_dtype(dtype_);
+  const std::size_t inputs = elements_of(dataset_.input_shape(), samples, dtype_);
+  const std::size_t labels = elements_of(dataset_.label_shape(), samples, label_dtype);
   return {.inputs = {storage.inputs.data(), inputs, dtype_, device},
-          .labels = {storage.labels.data(), labels, dataset_.label_dtype(dtype_), device},
+          .labels = {storage.labels.data(), labels, label_dtype, device},
           .count = static_cast<std::int64_t>(samples)};
 }
 

@@ -21,9 +21,12 @@ void check_buffer(const char* what, const Buffer& buffer, std::size_t count, DTy
 void check_gather(const Dataset& dataset, std::span<const std::int64_t> indices,
                   const Buffer& inputs, const Buffer& labels) {
   check_indices("[dataset]", indices, dataset.size());
-  check_buffer("inputs", inputs, indices.size() * elements_of(dataset.input_shape()), inputs.dtype);
-  check_buffer("labels", labels, indices.size() * elements_of(dataset.label_shape()),
-               dataset.label_dtype(inputs.dtype));
+  const auto check = [&](const char* what, const Buffer& buffer,
+                         std::span<const std::int64_t> shape, DType dtype) {
+    check_buffer(what, buffer, elements_of(shape, indices.size(), dtype), dtype);
+  };
+  check("inputs", inputs, dataset.input_shape(), inputs.dtype);
+  check("labels", labels, dataset.label_shape(), dataset.label_dtype(inputs.dtype));
 }
 
 }  // namespace
@@ -53,6 +56,18 @@ std::size_t elements_of(std::span<const std::int64_t> shape) {
         fmt::format("[dataset] no sample can have the shape [{}]", fmt::join(shape, ", ")));
   }
   return elements;
+}
+
+std::size_t elements_of(std::span<const std::int64_t> shape, std::size_t samples, DType dtype) {
+  std::size_t elements = elements_of(shape);
+  std::size_t size_bytes = 0;
+  if (!__builtin_mul_overflow(elements, samples, &elements) &&
+      !__builtin_mul_overflow(elements, size_of(dtype), &size_bytes)) {
+    return elements;
+  }
+  throw std::invalid_argument(
+      fmt::format("[dataset] no batch can have {} samples of the shape [{}] in {}", samples,
+                  fmt::join(shape, ", "), to_string(dtype)));
 }
 
 void check_indices(std::string_view origin, std::span<const std::int64_t> indices,

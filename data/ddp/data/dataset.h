@@ -44,6 +44,11 @@ class Dataset {
 // or the number cannot be counted.
 [[nodiscard]] std::size_t elements_of(std::span<const std::int64_t> shape);
 
+// The number of elements of `samples` such samples. std::invalid_argument also if their bytes
+// cannot be counted.
+[[nodiscard]] std::size_t elements_of(std::span<const std::int64_t> shape, std::size_t samples,
+                                      DType dtype);
+
 // Throws std::invalid_argument, starting with `origin`, if an index is not in [0, size).
 void check_indices(std::string_view origin, std::span<const std::int64_t> indices,
                    std::int64_t size);
