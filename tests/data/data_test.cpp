@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: MIT
 #include <catch2/catch.hpp>
+#include <cmath>
 #include <cstdlib>
 #include <filesystem>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -83,6 +85,19 @@ TEST_CASE("a shape whose elements cannot be counted is refused", "[data][images]
   CHECK(error_of([] {
           (void)ddp::elements_of(std::vector<std::int64_t>{2, -1});
         }) == "[dataset] no sample can have the shape [2, -1]");
+}
+
+TEST_CASE("a normalisation that makes no numbers is refused", "[data][images]") {
+  const auto error = [](double mean, double stddev) {
+    const ddp::Normalization channels[] = {{}, {.mean = mean, .stddev = stddev}};
+    return error_of([&] { (void)ddp::pixel_tables(channels); });
+  };
+  const double nan = std::nan(""), infinity = std::numeric_limits<double>::infinity();
+  CHECK(error(0, 0) == "[image_view] stddev is 0, not a finite number above 0");
+  CHECK(error(0, nan) == "[image_view] stddev is nan, not a finite number above 0");
+  CHECK(error(0, infinity) == "[image_view] stddev is inf, not a finite number above 0");
+  CHECK(error(nan, 1) == "[image_view] mean is nan, not a finite number");
+  CHECK(error(-infinity, 1) == "[image_view] mean is -inf, not a finite number");
 }
 
 TEST_CASE("gather refuses what does not fit", "[data][images]") {

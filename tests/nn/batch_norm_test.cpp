@@ -179,6 +179,19 @@ TEST_CASE("in evaluation a batch norm without weights refuses other numbers of c
         "[channels] twice");
 }
 
+TEST_CASE("a batch norm refuses an eps below 0", "[nn]") {
+  Context context;
+  const Scope scope(context, DType::kFloat32, 1);
+  const auto error_for = [&](double eps) {
+    return error_of([&] { const BatchNorm1d layer(scope, 3, {.eps = eps}); });
+  };
+  CHECK(error_for(-0.5) ==
+        "[nn] BatchNorm: eps is -0.500000, but it must be finite and 0 or above");
+  CHECK(error_for(std::nan("")) ==
+        "[nn] BatchNorm: eps is nan, but it must be finite and 0 or above");
+  CHECK(error_for(0).empty());
+}
+
 TEST_CASE("modules know their children, their mode and their state", "[nn]") {
   struct Pair final : Module {
     explicit Pair(const Scope& scope)

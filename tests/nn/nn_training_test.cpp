@@ -114,6 +114,18 @@ TEST_CASE("the warm-up rises evenly to the base rate, then the schedule starts",
         "possible");
 }
 
+TEST_CASE("a schedule of rates that are no numbers, or negative, is refused", "[nn]") {
+  const auto error = [](const LrSchedule& schedule) {
+    return error_of([&] { static_cast<void>(learning_rate(schedule, 0)); });
+  };
+  CHECK(error({.base = std::nan("")}) ==
+        "[nn] learning_rate: one of these options is not valid: base nan, step factor 0.100000, "
+        "minimum 0.000000");
+  CHECK_THAT(error({.base = -1}), Catch::Contains("base -1.000000"));
+  CHECK_THAT(error({.step_factor = HUGE_VAL}), Catch::Contains("step factor inf"));
+  CHECK_THAT(error({.minimum = std::nan("")}), Catch::Contains("minimum nan"));
+}
+
 TEST_CASE("Sgd skips parameters without a gradient and clears the others' gradients", "[nn]") {
   Context context;
   const Scope scope(context, DType::kFloat64, 1);

@@ -292,6 +292,19 @@ TEST_CASE("an Embedding is drawn from the normal distribution, a LayerNorm start
   CHECK(norm.parameters()[1]->name() == "ln.bias");
 }
 
+TEST_CASE("a layer norm refuses an eps below 0", "[nn]") {
+  Context context;
+  const Scope scope(context, DType::kFloat32, 1);
+  const auto error_for = [&](double eps) {
+    return error_of([&] { const LayerNorm layer(scope, 3, eps); });
+  };
+  CHECK(error_for(-0.5) ==
+        "[nn] LayerNorm: eps is -0.500000, but it must be finite and 0 or above");
+  CHECK(error_for(std::nan("")) ==
+        "[nn] LayerNorm: eps is nan, but it must be finite and 0 or above");
+  CHECK(error_for(0).empty());
+}
+
 TEST_CASE("the operations of transformers name shapes that do not fit", "[nn]") {
   Context context;
   Tape tape(context);

@@ -4,7 +4,10 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <cmath>
 #include <stdexcept>
+
+#include "ddp/data/require.h"
 
 namespace ddp {
 namespace {
@@ -82,9 +85,9 @@ std::string to_string(const ImageSize& size) {
 std::vector<PixelTable> pixel_tables(std::span<const Normalization> channels) {
   std::vector<PixelTable> tables;
   for (const auto& [mean, stddev] : channels) {
-    if (!(stddev > 0)) {
-      throw std::invalid_argument(fmt::format("[image_view] stddev is {}, not above 0", stddev));
-    }
+    require(std::isfinite(mean), fmt::format("[image_view] mean is {}, not a finite number", mean));
+    require(stddev > 0 && std::isfinite(stddev),
+            fmt::format("[image_view] stddev is {}, not a finite number above 0", stddev));
     PixelTable& table = tables.emplace_back();
     for (std::size_t pixel = 0; pixel < table.size(); ++pixel) {
       table[pixel] = (static_cast<double>(pixel) / 255.0 - mean) / stddev;

@@ -48,7 +48,7 @@ struct Normalization {
   double stddev = 1;
 };
 
-// Throws std::invalid_argument if a standard deviation is not above 0.
+// Throws std::invalid_argument unless means are finite, and standard deviations finite and above 0.
 [[nodiscard]] std::vector<PixelTable> pixel_tables(std::span<const Normalization> channels);
 
 // Writes the window as a float32 or float64 tensor of shape [tables.size(), height, width]. Throws

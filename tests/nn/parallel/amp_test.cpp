@@ -462,6 +462,13 @@ TEST_CASE("the scale grows and shrinks like that of PyTorch's GradScaler", "[amp
   CHECK(error_of([] { nn::GradScaler({.backoff_factor = 1}); }) ==
         "[nn] GradScaler: one of these options is not valid: initial scale 65536.000000, growth by "
         "2.000000 every 2000 steps, backoff by 1.000000");
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  CHECK_THAT(error_of([] { nn::GradScaler({.initial_scale = kInfinity}); }),
+             Catch::Contains("initial scale inf"));
+  CHECK_THAT(error_of([] { nn::GradScaler({.initial_scale = 0x1p128}); }),
+             Catch::Contains("initial scale 340282366920938463463374607431768211456.000000"));
+  CHECK_THAT(error_of([] { nn::GradScaler({.growth_factor = kInfinity}); }),
+             Catch::Contains("growth by inf"));
 }
 
 TEST_CASE("batch norms round their results under autocast, but no statistics", "[amp]") {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "ddp/nn/amp/grad_scaler.h"
 
+#include <cmath>
 #include <cstdint>
 #include <limits>
 #include <stdexcept>
@@ -9,9 +10,12 @@
 namespace ddp::nn {
 namespace {
 
+constexpr double kLargestScale = std::numeric_limits<float>::max();
+
 void check(const GradScalerOptions& options) {
-  if (options.initial_scale > 0 && options.growth_factor > 1 && options.backoff_factor > 0 &&
-      options.backoff_factor < 1 && options.growth_interval > 0) {
+  if (options.initial_scale > 0 && options.initial_scale <= kLargestScale &&
+      options.growth_factor > 1 && std::isfinite(options.growth_factor) &&
+      options.backoff_factor > 0 && options.backoff_factor < 1 && options.growth_interval > 0) {
     return;
   }
   throw std::invalid_argument("[nn] GradScaler: one of these options is not valid: initial scale " +
@@ -39,7 +43,7 @@ void GradScaler::update(bool has_overflowed) {
     good_steps = 0;
   } else if (++good_steps >= options_.growth_interval) {
     const double grown = scale * options_.growth_factor;
-    if (grown <= std::numeric_limits<float>::max()) scale = grown;
+    if (grown <= kLargestScale) scale = grown;
     good_steps = 0;
   }
 }

@@ -20,8 +20,8 @@ struct GradScalerOptions {
 // loss by it, divides the gradients, and makes all ranks skip the same steps.
 class GradScaler {
  public:
-  // Throws std::invalid_argument unless scale and interval are positive, the growth factor is above
-  // 1 and the backoff factor below 1.
+  // Throws std::invalid_argument unless scale, factors and interval are positive, float32 can hold
+  // the scale, the growth factor is finite and above 1, and the backoff factor below 1.
   explicit GradScaler(const GradScalerOptions& options = {});
   GradScaler(const GradScaler&) = delete;  // a copy would share the state
   GradScaler& operator=(const GradScaler&) = delete;

@@ -5,6 +5,8 @@
 #include <string>
 #include <utility>
 
+#include "ddp/nn/modules/eps.h"
+
 namespace ddp::nn {
 
 BatchNorm::BatchNorm(const Scope& scope, std::size_t channels, const BatchNormOptions& options,
@@ -13,6 +15,7 @@ BatchNorm::BatchNorm(const Scope& scope, std::size_t channels, const BatchNormOp
       input_ranks_(input_ranks),
       weight_(scope.constant("weight", {options.affine ? channels : 0}, 1)),
       bias_(scope.constant("bias", {options.affine ? channels : 0}, 0)) {
+  check_eps("BatchNorm", options.eps);
   if (options.affine) {
     add(weight_);
     add(bias_);

@@ -12,7 +12,7 @@
 namespace ddp::nn {
 
 struct BatchNormOptions {
-  double eps = 1e-5;
+  double eps = 1e-5;  // finite and 0 or above, else std::invalid_argument
   // Weight of a new batch in the running statistics; none: they are averages over all batches.
   std::optional<double> momentum = 0.1;
   bool affine = true;               // has weight (initially ones) and bias (zeros)

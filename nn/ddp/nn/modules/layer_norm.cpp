@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "ddp/nn/modules/layer_norm.h"
 
+#include "ddp/nn/modules/eps.h"
 #include "ddp/nn/ops.h"
 
 namespace ddp::nn {
@@ -9,6 +10,7 @@ LayerNorm::LayerNorm(const Scope& scope, std::size_t width, double eps)
     : eps_(eps),
       weight_(scope.constant("weight", {width}, 1)),
       bias_(scope.constant("bias", {width}, 0)) {
+  check_eps("LayerNorm", eps);
   add(weight_);
   add(bias_);
 }

@@ -11,6 +11,7 @@ namespace ddp::nn {
 // torch.nn.LayerNorm over the last dimension, with weight (initially ones) and bias (zeros).
 class LayerNorm final : public Module {
  public:
+  // std::invalid_argument unless eps is finite and 0 or above.
   LayerNorm(const Scope& scope, std::size_t width, double eps = 1e-5);
 
   // input: ... x width.

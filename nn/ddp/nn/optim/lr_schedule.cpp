@@ -9,7 +9,20 @@
 namespace ddp::nn {
 namespace {
 
+bool is_rate(double value) { return value >= 0 && std::isfinite(value); }
+
+void check_rates(const LrSchedule& schedule) {
+  if (is_rate(schedule.base) && is_rate(schedule.step_factor) && is_rate(schedule.minimum)) {
+    return;
+  }
+  throw std::invalid_argument("[nn] learning_rate: one of these options is not valid: base " +
+                              std::to_string(schedule.base) + ", step factor " +
+                              std::to_string(schedule.step_factor) + ", minimum " +
+                              std::to_string(schedule.minimum));
+}
+
 void check(const LrSchedule& schedule, int epoch) {
+  check_rates(schedule);
   if (epoch >= 0 && schedule.epochs >= 1 && schedule.warmup_epochs >= 0 &&
       schedule.warmup_epochs <= schedule.epochs && schedule.step_epochs >= 1) {
     return;

@@ -31,7 +31,8 @@ struct LrSchedule {
 //   cosine:  minimum + (base - minimum) * (1 + cos(pi * t / T)) / 2   (PyTorch's CosineAnnealingLR)
 // An epoch is only the unit in which the schedule counts. For a rate that changes in each step,
 // give `epochs`, `warmup_epochs` and `step_epochs` in steps, and the step as `epoch`.
-// Throws std::invalid_argument for a negative epoch, or a schedule that contradicts itself.
+// Throws std::invalid_argument for a negative epoch, a schedule that contradicts itself, or a base,
+// factor or minimum that is negative or not finite.
 [[nodiscard]] double learning_rate(const LrSchedule& schedule, int epoch);
 
 // A warm-up by steps, to be multiplied by learning_rate() of the epoch: from `start_factor` it
