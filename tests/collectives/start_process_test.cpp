@@ -26,11 +26,12 @@ namespace {
 constexpr Timeout kAtOnce = 5s;  // five times the promise
 
 // A worker with the store at `store`, which an agent hosts or, if not, rank 0.
-ChildProcess worker(int rank, int world_size, const Endpoint& store, bool agent_hosts_store) {
+ChildProcess worker(int rank, int world_size, const Endpoint& store, bool agent_hosts_store,
+                    const char* mode = "sum") {
   const std::string r = std::to_string(rank);
   const std::string n = std::to_string(world_size);
   return ChildProcess(
-      {DDP_COLLECTIVE_WORKER_PATH, "sum", "shm"},
+      {DDP_COLLECTIVE_WORKER_PATH, mode, "shm"},
       {.environment = {{"RANK", r},
                        {"LOCAL_RANK", r},
                        {"WORLD_SIZE", n},
@@ -194,4 +195,17 @@ TEST_CASE("a program may pass on what the launcher told it", "[start]") {
   ChildProcess job({DDP_LAUNCH_PATH, "-n", "2", DDP_COLLECTIVE_WORKER_PATH, "sum-placed", "shm"});
   CHECK(job.wait() == 0);
   CHECK_THAT(job.out(), Contains("sum 2"));
+}
+
+TEST_CASE("a process may create its group again, also if rank 0 hosts the store", "[rendezvous]") {
+  for (int round = 0; round < 3; ++round) {
+    const Endpoint store = free_endpoint();
+    std::array<ChildProcess, 2> ranks{worker(0, 2, store, false, "again"),
+                                      worker(1, 2, store, false, "again")};
+    for (ChildProcess& rank : ranks) {
+      CHECK(rank.wait(60s) == 0);
+      CHECK(rank.out() == "sum 12\n");
+      CHECK(rank.err().empty());
+    }
+  }
 }

@@ -324,6 +324,21 @@ void name_place(ddp::InitOptions& options) {
   options.master = env.master;
 }
 
+// One group after the other, then one while the last one lives.
+int sum_again(const ddp::InitOptions& options) {
+  double sum = 0;
+  std::shared_ptr<ddp::ProcessGroup> group;
+  for (int round = 0; round < 6; ++round) {
+    if (round < 5) group.reset();
+    group = ddp::init_process_group(options);
+    double one = 1;
+    group->all_reduce(ddp::buffer_of(std::span(&one, 1))).wait();
+    sum += one;
+  }
+  std::printf("sum %g\n", sum);
+  return 0;
+}
+
 int run(const std::string& mode, const std::string& backend, const Patience& patience) {
   if (mode == "fork") return stop_a_child();
   if (mode == "log") {
@@ -339,6 +354,7 @@ int run(const std::string& mode, const std::string& backend, const Patience& pat
       .timeout = is_nccl && patience.timeout ? kConnectTimeout : patience.timeout,
       .hang_watch = patience.hang_watch};
   if (mode == "sum-placed") name_place(options);
+  if (mode == "again") return sum_again(options);
   auto group = ddp::init_process_group(options);
   if (mode == "sum-allocated") return sum_with(*group, group->allocate(kRegisteredBytes));
   if (mode == "loop-large") {

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstdlib>
 #include <stdexcept>
 #include <utility>
@@ -144,11 +145,15 @@ struct Agreement {
   Plan plan;
 };
 
-// Nothing if the store was lost that rank 0 of an earlier job hosted: one in which another process
-// had this one's rank, and has ended. After such a store the next connection may still lead there.
+// Whether this process has met others in a store that rank 0 hosted, which may still be closing.
+std::atomic<bool> has_met_at_rank0 = false;
+
+// Nothing if the store was lost that rank 0 hosted for an earlier group: of this process, or of an
+// earlier job, in which another process had this one's rank, and has ended. After such a store the
+// next connection may still lead there.
 std::optional<Agreement> try_to_agree(JobStore store, const Hello& self, const WorkerEnv& env,
-                                      StartPatience& patience, bool is_after_earlier_job) {
-  bool may_be_of_earlier_job = is_after_earlier_job;
+                                      StartPatience& patience, bool is_after_earlier_group) {
+  bool may_be_of_earlier_group = is_after_earlier_group;
   try {
     const auto run = std::make_shared<PrefixStore>("ddp/" + env.run_id, store.store);
     refuse_if_stale(*run, env);
@@ -156,26 +161,26 @@ std::optional<Agreement> try_to_agree(JobStore store, const Hello& self, const W
         std::make_shared<PrefixStore>("attempt_" + std::to_string(env.restart_count), run);
     // A process may initialise more than once, and must not read the keys of the previous time.
     Claim claim = claim_rank(job, self);
-    may_be_of_earlier_job =
-        claim.replaces && !env.agent_hosts_store && !store.local_address.empty();
+    may_be_of_earlier_group =
+        claim.is_later && !env.agent_hosts_store && !store.local_address.empty();
     Plan plan = agree_on_plan(*claim.store, self, patience);
     return Agreement{std::move(store), std::move(claim.store), std::move(plan)};
   } catch (const NetworkError&) {
-    if (may_be_of_earlier_job && !patience.is_over()) return std::nullopt;
+    if (may_be_of_earlier_group && !patience.is_over()) return std::nullopt;
     std::throw_with_nested(
         NetworkError("[init] rank " + std::to_string(env.rank) + " has lost " + patience.place() +
                      ", which rank 0 or its launcher hosts, before all ranks were here"));
   }
 }
 
-// Nothing if the last store, that of an earlier job, is just being closed.
+// Nothing if the last store, that of an earlier group, is just being closed.
 std::optional<JobStore> try_to_open_store(const InitOptions& options, const WorkerEnv& env,
                                           Timeout start_timeout, StartPatience& patience,
-                                          bool is_after_earlier_job) {
+                                          bool is_after_earlier_group) {
   try {
     return open_job_store(options, env, start_timeout, patience);
   } catch (const NetworkError&) {
-    if (is_after_earlier_job && !patience.is_over()) return std::nullopt;
+    if (is_after_earlier_group && !patience.is_over()) return std::nullopt;
     throw;
   }
 }
@@ -183,13 +188,16 @@ std::optional<JobStore> try_to_open_store(const InitOptions& options, const Work
 Agreement agree(const InitOptions& options, const Hello& self, const WorkerEnv& env,
                 Timeout start_timeout, StartPatience& patience) {
   constexpr Timeout kPause{50};
-  for (bool is_after_earlier_job = false;; is_after_earlier_job = true) {
-    auto store = try_to_open_store(options, env, start_timeout, patience, is_after_earlier_job);
+  for (bool is_after_earlier_group = has_met_at_rank0.load();; is_after_earlier_group = true) {
+    auto store = try_to_open_store(options, env, start_timeout, patience, is_after_earlier_group);
     if (store) {
-      auto agreement = try_to_agree(*std::move(store), self, env, patience, is_after_earlier_job);
-      if (agreement) return *std::move(agreement);
+      auto agreement = try_to_agree(*std::move(store), self, env, patience, is_after_earlier_group);
+      if (agreement) {
+        if (!env.agent_hosts_store && !options.store) has_met_at_rank0.store(true);
+        return *std::move(agreement);
+      }
     }
-    logging::debug("[init] " + patience.place() + " was that of an earlier job");
+    logging::debug("[init] " + patience.place() + " was that of an earlier group");
     std::this_thread::sleep_for(kPause);
   }
 }

@@ -91,7 +91,7 @@ class TcpServer::Impl {
     wake_up_.wake();
     thread_.join();
     // Before the connections are: a client that loses its own would reach a server that is gone.
-    listener_.close();
+    if (listener_.is_open()) listener_.close();
   }
 
   [[nodiscard]] Endpoint endpoint() const { return endpoint_; }
@@ -99,11 +99,18 @@ class TcpServer::Impl {
  private:
   void serve() {
     while (!is_over()) {
+      if (is_stopping_.load()) stop_listening();
       const std::span<const epoll_event> events = wait_for_events();
       if (!accepting_ && next_accept_.passed()) set_accepting(true);
       for (const epoll_event& event : events) handle_event(event);
       flush_replies();
     }
+  }
+
+  // Whoever connects from now on may have come for the next server on this port.
+  void stop_listening() {
+    if (listener_.is_open()) listener_.close();
+    accepting_ = true;
   }
 
   [[nodiscard]] bool is_over() const {
@@ -131,7 +138,7 @@ class TcpServer::Impl {
 
   void handle_event(const epoll_event& event) {
     const ClientId id = event.data.u64;
-    if (id == kListener) return accept_all();
+    if (id == kListener) return listener_.is_open() ? accept_all() : void();
     if (id == kWakeUp) return wake_up_.acknowledge();
     const auto found = connections_.find(id);
     if (found == connections_.end()) return;  // dropped earlier in this round

@@ -14,7 +14,7 @@ struct TcpServerOptions {
   // How long the server polls for the next request after one, before it sleeps.
   std::chrono::microseconds spin = kDefaultStoreSpin;
   // How long the destructor goes on serving clients that are still connected, so that they can read
-  // why the others went; it returns once they have disconnected.
+  // why the others went; it returns once they have disconnected. It takes no new ones.
   Timeout farewell{0};
 };
 

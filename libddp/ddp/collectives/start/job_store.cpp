@@ -5,6 +5,7 @@
 
 #include <cerrno>
 #include <exception>
+#include <mutex>
 
 #include "ddp/base/error.h"
 #include "ddp/base/system/host_name.h"
@@ -18,8 +19,17 @@ namespace {
 // Ranks of other hosts read the cause of a failure up to FirstError::kPeriod after rank 0.
 constexpr Timeout kFarewell{1000};
 
+// Groups of this process that live at the same time share one server.
 std::shared_ptr<TcpServer> host_store(const Endpoint& endpoint) try {
-  return std::make_shared<TcpServer>(endpoint, TcpServerOptions{.farewell = kFarewell});
+  static std::mutex mutex;
+  static std::weak_ptr<TcpServer> last;
+  static Endpoint last_endpoint;
+  const std::lock_guard lock(mutex);
+  if (auto shared = last.lock(); shared && endpoint == last_endpoint) return shared;
+  auto server = std::make_shared<TcpServer>(endpoint, TcpServerOptions{.farewell = kFarewell});
+  last = server;
+  last_endpoint = endpoint;
+  return server;
 } catch (const SystemError& error) {
   const std::string rank0 =
       "rank 0 (" + host_name() + ", pid " + std::to_string(::getpid()) + ") hosts the store, but ";

@@ -225,7 +225,7 @@ Claim claim_rank(const std::shared_ptr<Store>& job, const Hello& self) {
   if (!is_same_process(holder, self)) refuse_second(*job, holder.who, self.who);
   const std::int64_t number = next_initialisation(*job, self.who.rank);
   return {.store = std::make_shared<PrefixStore>(initialisation(number), job),
-          .replaces = before && !is_same_process(parse_hello(*before), self)};
+          .is_later = number > 1 || (before && !is_same_process(parse_hello(*before), self))};
 }
 
 Plan agree_on_plan(Store& store, const Hello& self, StartPatience& patience) {

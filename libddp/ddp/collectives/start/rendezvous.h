@@ -29,7 +29,9 @@ struct Plan {
 
 struct Claim {
   std::shared_ptr<Store> store;  // the part of the store for the initialisation that begins
-  bool replaces = false;         // another process had the rank, and has ended
+  // Another process had the rank, and has ended, or this process has initialised before: if rank 0
+  // hosts the store, it may be that of a group which is gone.
+  bool is_later = false;
 };
 
 // Registers this process under its rank. Throws EnvironmentError if another process has the rank
