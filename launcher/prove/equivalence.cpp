@@ -211,7 +211,7 @@ class Comparer {
     }
     return what +
            ", although its gradient was the same: does the learning rate depend on the "
-           "number of ranks?";
+           "number of ranks, or does the optimizer leave out gradient_scale() with fold_scale?";
   }
 
   // A program that leaves StepOptions::samples out has one on each rank.

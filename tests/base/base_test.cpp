@@ -248,6 +248,8 @@ TEST_CASE("an incomplete environment is an error that names what is missing", "[
     CHECK_THAT(error_with(with(kComplete, name, "")),
                Catch::Contains("incomplete: " + std::string(name) + " not set"));
   }
+  CHECK_THAT(error_with({{"LOCAL_RANK", "0"}}),
+             Catch::EndsWith("none of them for a single process, unset LOCAL_RANK)"));
 }
 
 TEST_CASE("several processes without ranks are refused, and do not become worlds of one",

@@ -28,9 +28,14 @@ void check_complete(const EnvReader& env) {
     if (!env.has(name)) missing += (missing.empty() ? "" : ", ") + std::string(name);
   }
   if (missing.empty()) return;
+  std::string local;
+  for (const char* name : {"LOCAL_RANK", "LOCAL_WORLD_SIZE"}) {
+    if (env.has(name)) local += std::string(", unset ") + name;
+  }
   throw EnvironmentError("the worker environment is incomplete: " + missing +
                          " not set (set all of RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT, or "
-                         "none of them for a single process)");
+                         "none of them for a single process" +
+                         local + ")");
 }
 
 // Several processes that each believe to be a world of one would train N separate models.

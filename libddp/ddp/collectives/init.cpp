@@ -14,6 +14,7 @@
 #include "ddp/base/log.h"
 #include "ddp/base/system/crash_record.h"
 #include "ddp/base/system/host_name.h"
+#include "ddp/base/system/standard_descriptors.h"
 #include "ddp/base/system/worker_slot.h"
 #include "ddp/collectives/check/call_check.h"
 #include "ddp/collectives/hang/hang_watch.h"
@@ -304,7 +305,10 @@ Backend parse_backend(std::string_view name) {
 std::shared_ptr<ProcessGroup> init_process_group(const InitOptions& options) {
   const ErrorFile file = options.ranks_are_threads ? ErrorFile() : ErrorFile::from_environment();
   file.clear();
-  if (!options.ranks_are_threads) record_crashes();
+  if (!options.ranks_are_threads) {
+    record_crashes();
+    occupy_standard_descriptors();
+  }
   try {
     return start(options, file);
   } catch (const std::exception& error) {

@@ -89,9 +89,10 @@ struct DdpOptions {
   // the factor instead; this costs a pass over them in steps whose factor is not 1. Cannot be
   // combined with accumulation.
   bool scale_at_ready = false;
-  // On: wait() leaves the gradients as sums, and the reader multiplies by *gradient_scale(); equal
-  // on all ranks. Optimizer kernels do that without an extra pass. On the CPU there is no such pass
-  // without it either, except with a hook: the collectives divide.
+  // On: wait() leaves the gradients as sums, and the reader multiplies by *gradient_scale(), unless
+  // that is null, as in a world of one; equal on all ranks. Optimizer kernels do that without an
+  // extra pass. On the CPU there is no such pass without it either, except with a hook: the
+  // collectives divide.
   bool fold_scale = false;
   UnusedParameters unused = UnusedParameters::kError;
   // Broadcast from rank 0 at construction and when buffer_sync says so.

@@ -18,9 +18,10 @@ void StoreConnection::open(const Endpoint& endpoint, Deadline deadline) {
     greet(deadline);
   } catch (const NetworkError& error) {
     throw NetworkError(std::string(error.what()) +
-                       " right after connecting: another program may listen there, or the store "
-                       "of another user of this host, or a store of PyTorch 1.x, which speaks "
-                       "another protocol (its torchrun works with --standalone)");
+                       " right after connecting: another program may listen there, or a store that "
+                       "is ending, or the store of another user of this host, or a store of "
+                       "PyTorch 1.x, which speaks another protocol (its torchrun works with "
+                       "--standalone)");
   }
 }
 
