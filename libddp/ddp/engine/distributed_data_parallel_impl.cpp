@@ -66,7 +66,7 @@ DistributedDataParallel::Impl::Impl(std::shared_ptr<ProcessGroup> group,
                                   : ParameterUse::elements(parameters_.size()),
                 .flat_gradients = options_.flat_gradients,
                 .record_times = options_.record_times,
-                .divisor = divisor_of_sums()},
+                .divisor = options_.fold_scale ? nullptr : control_.divisor()},
                [this](std::size_t b, Stream stream) { before_launch(b, stream); }),
       callers_(parameters_, reducer_),
       factor_(*group_, options_),
@@ -375,15 +375,8 @@ void DistributedDataParallel::Impl::finish_control(Stream stream) {
   control_.wait(stream);
 }
 
-// Sums over ranks (of n_r / n_ref times a mean, or of sums) become the mean over all samples. On
-// the CPU the collectives divide them, since a pass of our own here would be hidden behind nothing.
-// On CUDA it is a kernel.
-const double* DistributedDataParallel::Impl::divisor_of_sums() const {
-  const bool divides = !alone_ && !options_.fold_scale && !group_->device().is_cuda();
-  return divides ? control_.divisor() : nullptr;
-}
-
-// The buckets whose sums have not been divided.
+// Turns the sums over ranks (of n_r / n_ref times a mean, or of sums) into the mean over all
+// samples, where the collectives have not done so.
 void DistributedDataParallel::Impl::average(Stream stream) {
   for (std::size_t b = 0; b < reducer_.layout().buckets.size(); ++b) {
     if (reducer_.divides(b)) continue;

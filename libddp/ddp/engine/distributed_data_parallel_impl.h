@@ -103,7 +103,6 @@ class DistributedDataParallel::Impl {
     return factor_.divides() && options_.fold_scale ? control_.gradient_scale() : nullptr;
   }
   std::vector<Buffer> gradients() const;
-  const double* divisor_of_sums() const;
   void open_step();
   void warn_of_endless_guard() const;
   void note_pass(const StepOptions& pass);

@@ -52,8 +52,8 @@ class Reducer {
     // the memory.
     Buffer flat_gradients = {};
     bool record_times = false;
-    // CPU: what the sums are divided by, once an operation before the first bucket's has computed
-    // it. Null: they stay sums.
+    // What the sums of buckets that divides() names are divided by; an operation before the first
+    // bucket's computes it. Null: they stay sums.
     const double* divisor = nullptr;
   };
 
@@ -82,8 +82,8 @@ class Reducer {
   void learn_uses();
   [[nodiscard]] bool is_learning() const { return uses_ == Uses::kLearning; }
 
-  // Whether bucket b is divided while it is summed: not the elements of a tail, nor what a hook
-  // sums.
+  // Whether the collective of bucket b divides, too. It does so on the CPU, where a pass of our own
+  // after it would be hidden behind nothing; but not if there are marks in the tail, nor in a hook.
   [[nodiscard]] bool divides(std::size_t b) const {
     const bool has_tail = layout_.tail_count > 0 && b + 1 == buckets_.size();
     return divisor_ != nullptr && hook_ == nullptr && !has_tail;
@@ -186,8 +186,8 @@ class Reducer {
   BucketLayout layout_;
   std::unique_ptr<GradientHook> hook_;
   BeforeLaunch before_launch_;
-  const double* divisor_;
   bool communicates_;
+  const double* divisor_;
   bool overlap_;
   Allocation memory_;
   std::vector<GradientState> gradients_;
