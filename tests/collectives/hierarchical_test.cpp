@@ -46,6 +46,14 @@ std::vector<std::string> errors_on(const std::vector<int>& hosts, const Call& ca
   return errors;
 }
 
+// The error of f(), which begins with "late: " if it took longer than that.
+template <class F>
+std::string error_within(Timeout time, const F& f) {
+  const Deadline promised = Deadline::after(time);
+  const std::string error = error_of(f);
+  return (promised.passed() ? "late: " : "") + error;
+}
+
 void check_all_equal(const std::vector<std::string>& errors) {
   for (const std::string& error : errors) CHECK(error == errors[0]);
 }
@@ -265,10 +273,8 @@ TEST_CASE("a host that is silent is a TimeoutError on another host's only rank",
     if (group.rank() < 2) return;
     const ScopedTimeout timeout(group, 300ms);
     float value = 1;
-    const Deadline promised = Deadline::after(20s);
-    const std::string error =
-        error_of([&] { group.all_reduce(buffer_of(std::span(&value, 1))).wait(); });
-    throw std::runtime_error((promised.passed() ? "late: " : "") + error);
+    throw std::runtime_error(
+        error_within(20s, [&] { group.all_reduce(buffer_of(std::span(&value, 1))).wait(); }));
   });
   CHECK_THAT(errors[2], Catch::StartsWith("[shm+tcp] rank ") &&
                             Catch::Contains("timed out after 300 ms in #1 all_reduce"));
@@ -280,10 +286,8 @@ TEST_CASE("a transfer inside a host or between hosts has the timeout of its call
       if (group.rank() != 0) return;
       const ScopedTimeout timeout(group, 300ms);
       float value = 1;
-      const Deadline promised = Deadline::after(20s);
-      const std::string error =
-          error_of([&] { group.recv(buffer_of(std::span(&value, 1)), peer).wait(); });
-      throw std::runtime_error((promised.passed() ? "late: " : "") + error);
+      throw std::runtime_error(
+          error_within(20s, [&] { group.recv(buffer_of(std::span(&value, 1)), peer).wait(); }));
     });
     CHECK_THAT(errors[0], Catch::StartsWith("[shm+tcp] rank ") &&
                               Catch::Contains("timed out after 300 ms in") &&
@@ -303,9 +307,7 @@ TEST_CASE("the first deadline of transfers inside a host and between hosts ends 
         // The quick one is told from the others by its size.
         (void)group.recv(buffer_of(received).slice(place, peer == hasty_peer ? 1 : 0), peer);
       }
-      const Deadline promised = Deadline::after(10s);
-      const std::string error = error_of([&] { batch.end().wait(); });
-      throw std::runtime_error((promised.passed() ? "late: " : "") + error);
+      throw std::runtime_error(error_within(10s, [&] { batch.end().wait(); }));
     });
     CHECK_THAT(errors[0], Catch::StartsWith("[shm+tcp] rank ") &&
                               Catch::Contains("timed out after 300 ms in") &&
@@ -327,9 +329,7 @@ TEST_CASE("a transfer that is done puts no deadline off, nor does it time out", 
       receive_within(100ms, 1, 1);
       receive_within(15s, 2, 2);
       receive_within(700ms, 3, 3);
-      const Deadline promised = Deadline::after(10s);
-      const std::string error = error_of([&] { batch.end().wait(); });
-      throw std::runtime_error((promised.passed() ? "late: " : "") + error);
+      throw std::runtime_error(error_within(10s, [&] { batch.end().wait(); }));
     });
     CHECK_THAT(errors[0], Catch::StartsWith("[shm+tcp] rank ") &&
                               Catch::Contains("timed out after 700 ms in") &&
@@ -349,9 +349,7 @@ TEST_CASE("a peer that leaves ends a batch of transfers at once, on whichever ho
         auto batch = group.batch();
         (void)group.recv(buffer_of(received).slice(0, 1), first);
         (void)group.recv(buffer_of(received).slice(1, 1), 3 - first);
-        const Deadline promised = Deadline::after(5s);
-        std::string error = error_of([&] { batch.end().wait(); });
-        if (promised.passed()) error = "late: " + error;
+        const std::string error = error_within(5s, [&] { batch.end().wait(); });
         errors.raise();
         expect(error.starts_with("[shm+tcp] rank " + std::to_string(gone) + " ") &&
                    error.find(" left the group") != std::string::npos,

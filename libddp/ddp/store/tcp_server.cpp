@@ -91,7 +91,7 @@ class TcpServer::Impl {
     wake_up_.wake();
     thread_.join();
     // Before the connections are: a client that loses its own would reach a server that is gone.
-    if (listener_.is_open()) listener_.close();
+    listener_.close();
   }
 
   [[nodiscard]] Endpoint endpoint() const { return endpoint_; }
@@ -109,8 +109,8 @@ class TcpServer::Impl {
 
   // Whoever connects from now on may have come for the next server on this port.
   void stop_listening() {
-    if (listener_.is_open()) listener_.close();
-    accepting_ = true;
+    listener_.close();
+    accepting_ = true;  // there is no pause to end
   }
 
   [[nodiscard]] bool is_over() const {

@@ -23,10 +23,6 @@ class RegularFile {
   // asked for only at the end of the file.
   [[nodiscard]] std::size_t read(void* destination, std::size_t size_bytes);
 
-  [[nodiscard]] int descriptor() const { return file_.get(); }
-  // Whoever has the descriptor closes it from now on; this object can then only be destroyed.
-  void release() { static_cast<void>(file_.release()); }
-
  private:
   FileDescriptor file_;
   std::uint64_t size_ = 0;
