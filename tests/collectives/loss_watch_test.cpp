@@ -56,7 +56,7 @@ struct Survivor {
   }
   void add_dead(int rank) const { test::write_dead_rank(store, rank); }
   LossWatch watch(Timeout for_dead, Timeout for_unknown = kLong, Timeout patience = kNone,
-                  std::function<std::vector<PeerRoll::Lost>()> find_lost = nullptr) {
+                  std::function<std::vector<LostRank>()> find_lost = nullptr) {
     if (!find_lost) find_lost = [this] { return roll.lost(); };
     return {config_of(0),
             {.backend = "test",
@@ -135,7 +135,7 @@ TEST_CASE("nobody is looked for while operations end", "[loss-watch]") {
   int searches = 0;
   LossWatch watch = survivor.watch(kNone, kLong, kNone, [&] {
     ++searches;
-    return std::vector<PeerRoll::Lost>();
+    return std::vector<LostRank>();
   });
   for (std::uint64_t i = 1; i <= 3; ++i) {
     survivor.recorder.submitted(i, call(CollectiveKind::kBarrier));
@@ -152,7 +152,7 @@ TEST_CASE("a rank of unknown fate has a longer time than a dead one", "[loss-wat
   Survivor survivor;
   survivor.recorder.submitted(1, call(CollectiveKind::kBarrier));
   const auto find_lost = [] {
-    return std::vector<PeerRoll::Lost>{{2, PeerRoll::Fate::kUnknown, "rank 2 (somewhere)"}};
+    return std::vector<LostRank>{{2, Fate::kUnknown, "rank 2 (somewhere)"}};
   };
   survivor.watch(kNone, kLong, kNone, find_lost).look();
   CHECK(survivor.error().empty());
@@ -209,12 +209,12 @@ TEST_CASE("a process that ended is lost, not dead, while the store does not answ
   config.background_store = std::make_shared<DownStore>(survivor.store.clone(), is_down);
   PeerRoll roll(config);
   REQUIRE(roll.lost().size() == 1);
-  CHECK(roll.lost()[0].fate == PeerRoll::Fate::kDied);
+  CHECK(roll.lost()[0].fate == Fate::kDied);
   is_down = true;
   REQUIRE(roll.lost().size() == 1);
   CHECK(roll.lost()[0].rank == 2);
   CHECK_THAT(roll.lost()[0].name, Contains("rank 2 (") && Contains("pid 2147483647"));
-  CHECK(roll.lost()[0].fate == PeerRoll::Fate::kUnknown);
+  CHECK(roll.lost()[0].fate == Fate::kUnknown);
 }
 
 TEST_CASE("a list whose store stopped to answer in the middle is read from there again",
@@ -262,10 +262,10 @@ TEST_CASE("a rank that leaves is noticed although another one died while it left
   Survivor survivor;
   PrefixStore("roll", survivor.store.clone()).add("leavers", 1);  // rank 3, without its entry
   PeerRoll(survivor.config_of(2)).leave(1);
-  const std::vector<PeerRoll::Lost> lost = survivor.roll.lost();
+  const std::vector<LostRank> lost = survivor.roll.lost();
   REQUIRE(lost.size() == 1);
   CHECK(lost[0].rank == 2);
-  CHECK(lost[0].fate == PeerRoll::Fate::kLeft);
+  CHECK(lost[0].fate == Fate::kLeft);
 }
 
 TEST_CASE("a rank that left is not dead while another one is slow to tell that it leaves",
@@ -274,10 +274,10 @@ TEST_CASE("a rank that left is not dead while another one is slow to tell that i
   PrefixStore("roll", survivor.store.clone()).add("leavers", 1);  // rank 3 has yet to write it
   PeerRoll(survivor.config_of(2)).leave(1);
   survivor.add_dead(2);
-  const std::vector<PeerRoll::Lost> lost = survivor.roll.lost();
+  const std::vector<LostRank> lost = survivor.roll.lost();
   REQUIRE(lost.size() == 1);
   CHECK(lost[0].rank == 2);
-  CHECK(lost[0].fate == PeerRoll::Fate::kLeft);
+  CHECK(lost[0].fate == Fate::kLeft);
 }
 
 TEST_CASE("looking for lost ranks again and again asks for two keys", "[loss-watch]") {

@@ -39,8 +39,9 @@ struct Survivor {
   std::string error_after(ncclResult_t state) {
     async_error = state;
     NcclCommunicator communicator(test::without_peers(config), failing_nccl());
-    look_for_async_error(communicator, first_error, roll,
-                         [] { return NcclActivity{.rank = "rank 0", .what = "#1 barrier"}; });
+    look_for_async_error(communicator, first_error, roll, [] {
+      return Activity{.rank = "rank 0", .call = {}, .operation = "#1 barrier"};
+    });
     return test::error_of([&] { first_error.rethrow_if_set(); });
   }
 

@@ -104,12 +104,13 @@ struct WatchedGroup {
     operations.record(stream.view());
   }
   [[nodiscard]] NcclWatchdog::Watched watched(Timeout patience) {
-    return {communicator, operations, first_error, recorder, roll, config, patience};
+    return {communicator, operations, first_error, recorder, roll, config, names, patience};
   }
 
   HashStore store;
   GroupConfig config{
       .store = store.clone(), .background_store = store.clone(), .world_size = 2, .device = kGpu};
+  GroupNames names{config};
   NcclCommunicator communicator{test::without_peers(config), abortable_nccl()};
   EventRing operations{kGpu};
   cu::OwnedStream stream{kGpu};

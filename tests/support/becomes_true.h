@@ -1,22 +1,14 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-#include <chrono>
-#include <functional>
-#include <thread>
-
-#include "ddp/base/time.h"
+#include "ddp/base/threads/becomes_true.h"
 
 namespace ddp::test {
 
 // Waits up to ten seconds until the condition is true.
-inline bool becomes_true(const std::function<bool()>& condition) {
-  const Deadline deadline = Deadline::after(std::chrono::seconds(10));
-  while (!condition()) {
-    if (deadline.passed()) return false;
-    std::this_thread::yield();
-  }
-  return true;
+template <class Condition>
+bool becomes_true(const Condition& condition) {
+  return ddp::becomes_true(condition, Timeout(10'000), Timeout(1));
 }
 
 }  // namespace ddp::test

@@ -42,11 +42,11 @@ std::optional<std::uint16_t> EnvReader::port(const char* name) const {
 }
 
 std::optional<Timeout> EnvReader::seconds(const char* name) const {
-  constexpr double kYear = 365 * 24 * 3600;
+  constexpr std::chrono::duration<double> kMost = kLongestTimeout;
   const auto value = text(name);
   if (!value) return std::nullopt;
   const auto number = number_in<double>(*value);
-  if (!number || !(*number > 0 && *number <= kYear)) {
+  if (!number || !(*number > 0 && *number <= kMost.count())) {
     throw EnvironmentError(std::string(name) + "='" + *value +
                            "' is not a number of seconds that is above 0 and at most a year");
   }

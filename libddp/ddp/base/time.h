@@ -12,6 +12,9 @@ namespace ddp {
 using Clock = std::chrono::steady_clock;
 using Timeout = std::chrono::milliseconds;
 
+// Longer timeouts are taken for this, which stands for none.
+inline constexpr Timeout kLongestTimeout = std::chrono::hours(24 * 365);
+
 // The time during which something ran.
 struct Interval {
   Clock::time_point begin;
@@ -20,9 +23,8 @@ struct Interval {
 
 class Deadline {
  public:
-  // Timeouts are clamped to a year, so that milliseconds::max() means "practically never".
   static Deadline after(Timeout timeout) {
-    return Deadline(Clock::now() + std::min<Timeout>(timeout, std::chrono::hours(24 * 365)));
+    return Deadline(Clock::now() + std::min(timeout, kLongestTimeout));
   }
 
   [[nodiscard]] bool passed() const { return Clock::now() >= when_; }

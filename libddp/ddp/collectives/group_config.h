@@ -19,9 +19,6 @@ class HangWatch;
 class OperationLabels;
 class SoloCalls;
 
-// Longer timeouts are taken for this, which stands for none.
-inline constexpr Timeout kLongestTimeout = std::chrono::hours(24 * 365);
-
 // What makes a group, apart from the backend. Ranks 0 .. world_size-1 construct it together.
 struct GroupConfig {
   std::shared_ptr<Store> store;  // has a prefix under which only this group writes

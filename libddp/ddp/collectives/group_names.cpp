@@ -30,7 +30,7 @@ std::string describe_issuer(const CollectiveSignature& signature) {
 }  // namespace
 
 GroupNames::GroupNames(const GroupConfig& config)
-    : labels_(config.labels), of_group_(ddp::of_group(config.name)) {
+    : labels_(config.labels), self_(config.rank), of_group_(ddp::of_group(config.name)) {
   for (int rank = 0; rank < config.world_size; ++rank) job_ranks_.push_back(config.job_rank(rank));
 }
 
@@ -73,12 +73,6 @@ std::string GroupNames::mismatch_of_transfer(int rank, const CollectiveSignature
   if (send == expected) return "";
   return "send and recv" + of_group_ + " differ: " + this->rank(sender) + " called " +
          to_string(send) + " to " + this->rank(rank) + ", which called " + to_string(recv);
-}
-
-std::string advice_on_leaving(const CollectiveSignature& operation) {
-  if (operation.issuer == 0) return "";
-  return "; unless it failed, it made fewer steps, but all ranks must make equally many "
-         "(StepOptions::is_active is for those that run out of data)";
 }
 
 // A group that is made from another has that one's name and a slash before its own.

@@ -20,6 +20,7 @@ class GroupNames {
 
   // "rank 5".
   [[nodiscard]] std::string rank(int rank) const;
+  [[nodiscard]] std::string self() const { return rank(self_); }
   // "ranks 2, 5". The group's ranks ascend; the job's need not.
   [[nodiscard]] std::string ranks(const std::vector<int>& ranks) const;
   // "rank 5 called #12 all_reduce(float32[1024], sum) (bucket 4: layer3.*)", with the label if this
@@ -39,13 +40,10 @@ class GroupNames {
 
  private:
   std::shared_ptr<const OperationLabels> labels_;  // may be null
-  std::vector<int> job_ranks_;                     // by rank in the group
+  int self_;
+  std::vector<int> job_ranks_;  // by rank in the group
   std::string of_group_;
 };
-
-// What helps if a rank has left before this operation, to be put behind the message; empty unless
-// an engine made the call.
-[[nodiscard]] std::string advice_on_leaving(const CollectiveSignature& operation);
 
 // As of_group(), for a group of this name.
 [[nodiscard]] std::string of_group(const std::string& name);

@@ -6,11 +6,11 @@
 
 #include <algorithm>
 #include <optional>
-#include <thread>
 #include <vector>
 
 #include "ddp/base/error.h"
 #include "ddp/base/log.h"
+#include "ddp/base/threads/becomes_true.h"
 #include "ddp/base/threads/life_sign.h"
 #include "ddp/base/threads/periodic_thread.h"
 #include "ddp/collectives/group_scopes.h"
@@ -190,13 +190,9 @@ std::string await_result(ProcessGroup& group, Store& store, const RankIdentity& 
 
 // A process that ends closes its connections a moment before it counts as ended.
 bool is_ending(const RankIdentity& leader) {
-  const Deadline deadline = Deadline::after(kEndingGrace);
-  ProcessState state = state_of(leader);
-  while (state == ProcessState::kAlive && !deadline.passed()) {
-    std::this_thread::sleep_for(kPause);
-    state = state_of(leader);
-  }
-  return state == ProcessState::kEnded;
+  ProcessState state = ProcessState::kAlive;
+  const auto has_changed = [&] { return (state = state_of(leader)) != ProcessState::kAlive; };
+  return becomes_true(has_changed, kEndingGrace, kPause) && state == ProcessState::kEnded;
 }
 
 // Returns the result. The store goes with rank 0 if that hosts it, and is as silent.

@@ -53,6 +53,7 @@ Timeout ProcessGroup::timeout() const noexcept { return config().timeout; }
 const std::string& ProcessGroup::name() const noexcept { return config().name; }
 FlightRecorder& ProcessGroup::recorder() const { return *state_->recorder; }
 const GroupConfig& ProcessGroup::config() const { return state_->config; }
+const GroupNames& ProcessGroup::names() const { return state_->names; }
 const std::shared_ptr<FlightRecorder>& ProcessGroup::shared_recorder() const {
   return state_->recorder;
 }

@@ -19,6 +19,7 @@
 namespace ddp {
 
 class FlightRecorder;
+class GroupNames;
 class ProcessGroup;
 struct Collective;
 struct GroupConfig;
@@ -197,6 +198,7 @@ class ProcessGroup : public std::enable_shared_from_this<ProcessGroup> {
   [[nodiscard]] virtual std::shared_ptr<ProcessGroup> make_child(GroupConfig config) = 0;
 
   [[nodiscard]] const GroupConfig& config() const;
+  [[nodiscard]] const GroupNames& names() const;
   // For threads that may outlive the group.
   [[nodiscard]] const std::shared_ptr<FlightRecorder>& shared_recorder() const;
 

@@ -2,10 +2,10 @@
 #include "ddp/collectives/check/call_exchange.h"
 
 #include <cstring>
-#include <thread>
 
 #include "ddp/base/error.h"
 #include "ddp/base/log.h"
+#include "ddp/base/threads/becomes_true.h"
 #include "ddp/store/prefix_store.h"
 
 namespace ddp {
@@ -36,12 +36,9 @@ std::string CallExchange::mismatch(const CollectiveSignature& own) {
 // All ranks run the same build, so a signature can be stored as raw bytes.
 std::string CallExchange::ask(const CollectiveSignature& own) {
   store_->set(std::to_string(rank_), {reinterpret_cast<const char*>(&own), sizeof(own)});
-  const Deadline deadline = Deadline::after(kPatience);
-  std::string found = look(own);
-  while (found.empty() && !deadline.passed()) {
-    std::this_thread::sleep_for(kPause);
-    found = look(own);
-  }
+  std::string found;
+  const auto finds = [&] { return !(found = look(own)).empty(); };
+  (void)becomes_true(finds, kPatience, kPause);
   return found;
 }
 

@@ -49,11 +49,4 @@ std::exception_ptr GroupFailure::error() const {
   return std::make_exception_ptr(PeerError(sentence));
 }
 
-std::string timeout_sentence(const std::string& origin, Timeout timeout,
-                             const std::string& diagnosis, const std::string& operation) {
-  return origin + ": timed out after " + std::to_string(timeout.count()) + " ms" +
-         (diagnosis.empty() ? " in " + operation : ": " + diagnosis) +
-         " (the program or DDP_TIMEOUT sets the timeout)";
-}
-
 }  // namespace ddp

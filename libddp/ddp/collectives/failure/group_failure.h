@@ -4,8 +4,6 @@
 #include <exception>
 #include <string>
 
-#include "ddp/base/time.h"
-
 namespace ddp {
 
 // What broke a group, as one rank tells the others: the class and the text of the exception that
@@ -27,11 +25,5 @@ struct GroupFailure {
   // A PeerError, TimeoutError or MismatchError.
   [[nodiscard]] std::exception_ptr error() const;
 };
-
-// The text of a rank's TimeoutError: "ORIGIN: timed out after 300 ms: DIAGNOSIS", or "... in
-// OPERATION" if the diagnosis is empty; then what sets the timeout.
-[[nodiscard]] std::string timeout_sentence(const std::string& origin, Timeout timeout,
-                                           const std::string& diagnosis,
-                                           const std::string& operation);
 
 }  // namespace ddp

@@ -6,15 +6,13 @@
 #include <utility>
 
 #include "ddp/base/error.h"
+#include "ddp/collectives/failure/failure_sentences.h"
 
 namespace ddp {
 
-using Fate = PeerRoll::Fate;
-
 LossWatch::LossWatch(const GroupConfig& config, Options options, const FlightRecorder& recorder,
                      const PeerRoll& roll, FirstError& first_error)
-    : rank_(config.rank),
-      names_(config),
+    : names_(config),
       options_(std::move(options)),
       recorder_(recorder),
       roll_(roll),
@@ -28,7 +26,7 @@ void LossWatch::look() {
   if (moved || position.submitted <= position.done) return;
   const std::optional<FlightRecorder::Pending> pending = recorder_.oldest_pending();
   if (!pending || Clock::now() - pending->since < options_.patience) return;
-  const std::vector<PeerRoll::Lost> all_lost = options_.find_lost();
+  const std::vector<LostRank> all_lost = options_.find_lost();
   if (all_lost.empty()) return;
   for (const FlightRecorder::Event& event : pending->operations) {
     look_at(event.signature, pending->since, all_lost);
@@ -36,30 +34,26 @@ void LossWatch::look() {
 }
 
 void LossWatch::look_at(const CollectiveSignature& operation, Clock::time_point since,
-                        const std::vector<PeerRoll::Lost>& all_lost) {
-  for (const PeerRoll::Lost& lost : all_lost) {
+                        const std::vector<LostRank>& all_lost) {
+  for (const LostRank& lost : all_lost) {
     if (is_transfer(operation.kind) && operation.root != lost.rank) continue;
     const auto seen = seen_.try_emplace(lost.rank, Clock::now()).first->second;
-    const std::string what =
-        why_it_is_missing(lost, operation, Clock::now() - std::max(seen, since));
-    if (what.empty()) continue;
-    const std::string name = lost.name.empty() ? roll_.names({lost.rank}) : lost.name;
-    const std::string advice = lost.fate == Fate::kLeft ? advice_on_leaving(operation) : "";
-    return first_error_.set(PeerError("[" + options_.backend + "] " + name + what + ", while " +
-                                      names_.rank(rank_) + " is in " + to_string(operation) +
-                                      purpose_of_pending(recorder_) + names_.of_group() + advice));
+    if (!is_missing(lost, operation, Clock::now() - std::max(seen, since))) continue;
+    LostRank named = lost;
+    if (named.name.empty()) named.name = roll_.names({lost.rank});
+    return first_error_.set(PeerError(loss_sentence("[" + options_.backend + "]", named,
+                                                    activity_in(operation, recorder_, names_))));
   }
 }
 
-// What happened to a lost rank; empty if the operation may still end without it.
-std::string LossWatch::why_it_is_missing(const PeerRoll::Lost& lost,
-                                         const CollectiveSignature& operation,
-                                         Clock::duration age) const {
-  if (lost.fate == Fate::kDied) return age >= options_.for_dead ? " died" : "";
-  if (lost.fate == Fate::kUnknown) return age >= options_.for_unknown ? " was lost" : "";
+// False if the operation may still end without the rank.
+bool LossWatch::is_missing(const LostRank& lost, const CollectiveSignature& operation,
+                           Clock::duration age) const {
+  if (lost.fate == Fate::kDied) return age >= options_.for_dead;
+  if (lost.fate == Fate::kUnknown) return age >= options_.for_unknown;
   const bool may_have_done_its_part = is_transfer(operation.kind);
-  const bool is_missing = !may_have_done_its_part || age >= options_.for_unknown;
-  return is_missing && roll_.left_before(lost.rank, operation) ? " left the group" : "";
+  return (!may_have_done_its_part || age >= options_.for_unknown) &&
+         roll_.left_before(lost.rank, operation);
 }
 
 }  // namespace ddp

@@ -27,7 +27,7 @@ class LossWatch {
  public:
   struct Options {
     std::string backend;
-    std::function<std::vector<PeerRoll::Lost>()> find_lost;
+    std::function<std::vector<LostRank>()> find_lost;
     Timeout patience;  // how long an operation is pending before anybody is looked for
     // How long an operation may be pending after a loss was seen, of a rank that died, or of one
     // that may have done its part: its fate is unknown, or it left and the operation is a send or
@@ -44,12 +44,10 @@ class LossWatch {
 
  private:
   void look_at(const CollectiveSignature& operation, Clock::time_point since,
-               const std::vector<PeerRoll::Lost>& all_lost);
-  [[nodiscard]] std::string why_it_is_missing(const PeerRoll::Lost& lost,
-                                              const CollectiveSignature& operation,
-                                              Clock::duration age) const;
+               const std::vector<LostRank>& all_lost);
+  [[nodiscard]] bool is_missing(const LostRank& lost, const CollectiveSignature& operation,
+                                Clock::duration age) const;
 
-  int rank_;
   GroupNames names_;
   Options options_;
   const FlightRecorder& recorder_;

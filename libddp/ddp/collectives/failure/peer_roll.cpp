@@ -3,10 +3,11 @@
 
 #include <algorithm>
 #include <optional>
-#include <thread>
 
 #include "ddp/base/error.h"
 #include "ddp/base/log.h"
+#include "ddp/base/threads/becomes_true.h"
+#include "ddp/collectives/failure/failure_sentences.h"
 #include "ddp/collectives/failure/first_error.h"
 #include "ddp/store/prefix_store.h"
 
@@ -57,40 +58,38 @@ void PeerRoll::leave(std::uint64_t collectives) noexcept {
   });
 }
 
-std::string PeerRoll::missing(const std::function<bool()>& is_settled,
-                              std::optional<int> suspect) noexcept {
-  const auto look = [&] { return suspect ? find_loss_of(*suspect) : find_missing(true); };
-  return or_else(std::string(), "find out which rank is missing", [&] {
-    const Deadline deadline = Deadline::after(kPatience);
-    std::string found = look();
-    while (found.empty() && !deadline.passed() && !is_settled()) {
-      std::this_thread::sleep_for(kPause);
-      found = look();
-    }
-    return found.empty() && suspect ? find_missing(false) : found;
+std::optional<LostRank> PeerRoll::missing(const std::function<bool()>& is_settled,
+                                          std::optional<int> suspect) noexcept {
+  return or_else(std::optional<LostRank>(), "find out which rank is missing", [&] {
+    std::optional<LostRank> found;
+    const auto look = [&] {
+      found = suspect ? find_loss_of(*suspect) : find_missing(true);
+      return found || is_settled();
+    };
+    (void)becomes_true(look, kPatience, kPause);
+    return !found && suspect ? find_missing(false) : found;
   });
 }
 
 // A rank that has left may have done its part, so a dead rank is preferred.
-std::string PeerRoll::find_missing(bool also_left) {
-  std::string found;
-  for (const Lost& each : lost()) {
-    if (each.fate == Fate::kDied) return name(each.rank) + " died";
-    if (each.fate == Fate::kLeft && also_left && found.empty()) {
-      found = name(each.rank) + " left the group";
-    }
+std::optional<LostRank> PeerRoll::find_missing(bool also_left) {
+  std::optional<LostRank> found;
+  for (const LostRank& each : lost()) {
+    if (each.fate == Fate::kDied) return LostRank{each.rank, each.fate, name(each.rank)};
+    if (each.fate == Fate::kLeft && also_left && !found) found = each;
   }
+  if (found) found->name = name(found->rank);
   return found;
 }
 
-std::string PeerRoll::find_loss_of(int rank) const {
+std::optional<LostRank> PeerRoll::find_loss_of(int rank) const {
   const Fate fate = find_fate(rank);
-  if (fate == Fate::kUnknown) return "";
-  return name(rank) + (fate == Fate::kDied ? " died" : " left the group");
+  if (fate == Fate::kUnknown) return std::nullopt;
+  return LostRank{rank, fate, name(rank)};
 }
 
 // A process may leave and then end. So whether it has ended is read before whether it has left.
-PeerRoll::Fate PeerRoll::find_fate(int rank) const {
+Fate PeerRoll::find_fate(int rank) const {
   const auto peer = read(*store_, rank);
   if (!peer) return Fate::kUnknown;
   const bool has_ended = state_of(*peer) == ProcessState::kEnded;
@@ -98,19 +97,19 @@ PeerRoll::Fate PeerRoll::find_fate(int rank) const {
   return has_ended ? Fate::kDied : Fate::kUnknown;
 }
 
-PeerRoll::Fate PeerRoll::fate_of(int rank) const noexcept {
+Fate PeerRoll::fate_of(int rank) const noexcept {
   return or_else(Fate::kUnknown, "find out whether a rank still runs",
                  [&] { return find_fate(rank); });
 }
 
 // As in find_fate(), whether processes have ended is read before who has left. A leaver comes into
 // the list last, and may end before; so before a rank is called dead, it is asked for by itself.
-std::vector<PeerRoll::Lost> PeerRoll::lost() noexcept {
-  return or_else(std::vector<Lost>(), "find out which ranks are lost",
+std::vector<LostRank> PeerRoll::lost() noexcept {
+  return or_else(std::vector<LostRank>(), "find out which ranks are lost",
                  [this] { return find_lost(); });
 }
 
-std::vector<PeerRoll::Lost> PeerRoll::find_lost() {
+std::vector<LostRank> PeerRoll::find_lost() {
   constexpr const char* kPurpose = "read which ranks have left";
   const std::lock_guard lock(mutex_);
   const bool knows_neighbours = or_else(false, kPurpose, [this] {
@@ -131,7 +130,7 @@ std::vector<PeerRoll::Lost> PeerRoll::find_lost() {
                                  known_leavers_.push_back(std::stoi(rank));
                                return true;
                              });
-  std::vector<Lost> all;
+  std::vector<LostRank> all;
   for (const int rank : known_leavers_) all.push_back({rank, Fate::kLeft});
   for (const Neighbour& each : ended) {
     if (std::ranges::count(known_leavers_, each.rank) > 0) continue;
@@ -156,9 +155,8 @@ void PeerRoll::check_on(std::span<const int> awaited, const std::function<bool()
   for (const int rank : awaited) {
     const Fate fate = fate_of(rank);
     if (fate == Fate::kUnknown || has_come()) continue;
-    first_error.set(PeerError(origin + " " + names({rank}) +
-                              (fate == Fate::kLeft ? " left the group" : " died") + ", while " +
-                              names_.rank(rank_) + " waits for it" + names_.of_group()));
+    const LostRank lost{rank, fate, names({rank})};
+    first_error.set(PeerError(loss_while_waiting_sentence(origin, lost, names_)));
     first_error.rethrow_if_set();
   }
 }

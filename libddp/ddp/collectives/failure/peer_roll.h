@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "ddp/collectives/collective.h"
+#include "ddp/collectives/failure/lost_rank.h"
 #include "ddp/collectives/failure/store_list.h"
 #include "ddp/collectives/group_config.h"
 #include "ddp/collectives/group_names.h"
@@ -30,27 +31,21 @@ class PeerRoll {
   // store fails, the others only cannot tell that the rank left.
   void leave(std::uint64_t collectives) noexcept;
 
-  // "rank 1 (node7, pid 123, cpu) left the group", or "died" if its process has ended; empty if all
-  // ranks are there, as far as this rank can see. Keeps asking for half a second, since a dying
+  // A rank that left the group, or that died: its process has ended. Nothing if all ranks are
+  // there, as far as this rank can see. Keeps asking for half a second, since a dying
   // process loses its connections first, but stops early once `is_settled` returns true. If a rank
   // is suspected, another one is named only if it died and nothing is known of the suspect.
-  [[nodiscard]] std::string missing(
+  [[nodiscard]] std::optional<LostRank> missing(
       const std::function<bool()>& is_settled = [] { return false; },
       std::optional<int> suspect = {}) noexcept;
 
-  enum class Fate { kUnknown, kLeft, kDied };
   // The fate of one rank, as far as this rank can see now.
   [[nodiscard]] Fate fate_of(int rank) const noexcept;
-  struct Lost {
-    int rank = 0;
-    Fate fate = Fate::kUnknown;
-    std::string name = {};  // as of names(), if it is known without the store
-  };
   // The other ranks that have left, and those of this host whose processes have ended (their fate
   // is unknown while the store does not answer, since they may have left before). However large the
   // group is, this asks the store for two keys, for what is new, and for ranks whose processes have
-  // ended.
-  [[nodiscard]] std::vector<Lost> lost() noexcept;
+  // ended. Their names are empty unless they are known without the store.
+  [[nodiscard]] std::vector<LostRank> lost() noexcept;
 
   // True if a rank has left without its part of this collective, or left at all if it is a send or
   // recv. The sequence of a collective is that of FlightRecorder's events.
@@ -69,9 +64,9 @@ class PeerRoll {
     RankIdentity who;
   };
 
-  [[nodiscard]] std::vector<Lost> find_lost();
-  [[nodiscard]] std::string find_missing(bool also_left);
-  [[nodiscard]] std::string find_loss_of(int rank) const;
+  [[nodiscard]] std::vector<LostRank> find_lost();
+  [[nodiscard]] std::optional<LostRank> find_missing(bool also_left);
+  [[nodiscard]] std::optional<LostRank> find_loss_of(int rank) const;
   [[nodiscard]] Fate find_fate(int rank) const;
   [[nodiscard]] std::string name(int rank) const;
 

@@ -7,12 +7,13 @@
 #include "ddp/collectives/hierarchical/hierarchical_process_group.h"
 
 #include <atomic>
-#include <thread>
 #include <utility>
 
 #include "ddp/base/error.h"
+#include "ddp/base/threads/becomes_true.h"
 #include "ddp/base/threads/periodic_thread.h"
 #include "ddp/collectives/check/call_exchange.h"
+#include "ddp/collectives/failure/failure_sentences.h"
 #include "ddp/collectives/failure/first_error.h"
 #include "ddp/collectives/failure/peer_roll.h"
 #include "ddp/collectives/hang/flight_recorder.h"
@@ -44,8 +45,7 @@ class HierarchicalProcessGroup final : public QueuedProcessGroup {
       : QueuedProcessGroup(std::move(group_config)),
         hosts_(std::move(hosts)),
         address_(std::move(address)),
-        names_(config()),
-        origin_("[shm+tcp] " + names_.rank(rank())),
+        origin_("[shm+tcp] " + names().self()),
         layout_(std::move(layout)),
         calls_(config()),
         roll_(config()),
@@ -115,8 +115,8 @@ class HierarchicalProcessGroup final : public QueuedProcessGroup {
       first_error_.set(MismatchError("[shm+tcp] " + calls_.mismatch(algorithms_.current())));
     } else if (dynamic_cast<const TimeoutError*>(&error) != nullptr) {
       if (!algorithms_.has_timed_out() && others_report()) return;
-      first_error_.set(TimeoutError(timeout_sentence(origin_, algorithms_.timeout(),
-                                                     recorder().hang().diagnosis(), during())));
+      first_error_.set(TimeoutError(
+          timeout_sentence(origin_, algorithms_.timeout(), recorder(), activity().operation)));
     } else {
       first_error_.set(PeerError(loss_text()));
     }
@@ -127,23 +127,20 @@ class HierarchicalProcessGroup final : public QueuedProcessGroup {
   [[nodiscard]] bool others_report() {
     constexpr Timeout kPatience{1000};
     constexpr Timeout kPause{5};
-    const Deadline deadline = Deadline::after(kPatience);
-    while (!first_error_.poll() && !deadline.passed()) std::this_thread::sleep_for(kPause);
-    return first_error_.is_set();
+    return becomes_true([this] { return first_error_.poll(); }, kPatience, kPause);
   }
 
-  [[nodiscard]] std::string during() {
-    return to_string(algorithms_.current()) + purpose_of_pending(recorder()) + names_.of_group();
+  [[nodiscard]] Activity activity() {
+    return activity_in(algorithms_.current(), recorder(), names());
   }
 
   // Only ranks of the same host can see whether a rank is alive; they will report it.
   [[nodiscard]] std::string loss_text() {
-    std::string what = roll_.missing([this] { return first_error_.poll(); });
-    if (what.empty()) {
-      const std::string names = roll_.names(other_leaders());  // none if the store is gone
-      what = (names.empty() ? "a rank" : names) + " died or cannot be reached";
-    }
-    return "[shm+tcp] " + what + ", while " + names_.rank(rank()) + " is in " + during();
+    const auto missing = roll_.missing([this] { return first_error_.poll(); });
+    if (missing) return loss_sentence("[shm+tcp]", *missing, activity());
+    const std::string leaders = roll_.names(other_leaders());  // none if the store is gone
+    return "[shm+tcp] " + (leaders.empty() ? "a rank" : leaders) +
+           " died or cannot be reached, while " + names().self() + " is in " + activity().operation;
   }
 
   [[nodiscard]] std::vector<int> other_leaders() const {
@@ -154,7 +151,6 @@ class HierarchicalProcessGroup final : public QueuedProcessGroup {
 
   std::vector<int> hosts_;  // by rank of the job
   std::string address_;
-  GroupNames names_;
   std::string origin_;
   HostLayout layout_;
   CallExchange calls_;

@@ -5,22 +5,20 @@
 
 namespace ddp {
 
-void break_group(FirstError& first_error, PeerRoll& roll, const NcclActivity& activity,
+void break_group(FirstError& first_error, PeerRoll& roll, const Activity& activity,
                  const std::string& reason, bool blames_peer) {
-  const auto& [rank, what] = activity;
-  const std::string missing = roll.missing([&] { return first_error.poll(); });
-  const std::string where =
-      missing.empty() ? what + " on " + rank : missing + ", while " + rank + " is in " + what;
-  const std::string text = "[nccl] " + where + ": " + reason;
-  if (blames_peer || !missing.empty()) {
-    first_error.set(PeerError(text));
-  } else {
-    first_error.set(CudaError(text));
+  const auto missing = roll.missing([&] { return first_error.poll(); });
+  if (missing) {
+    const Activity failing{activity.rank, activity.call, activity.operation + ": " + reason};
+    return first_error.set(PeerError(loss_sentence("[nccl]", *missing, failing)));
   }
+  const std::string text = "[nccl] " + activity.operation + " on " + activity.rank + ": " + reason;
+  if (blames_peer) return first_error.set(PeerError(text));
+  first_error.set(CudaError(text));
 }
 
 void look_for_async_error(NcclCommunicator& communicator, FirstError& first_error, PeerRoll& roll,
-                          const std::function<NcclActivity()>& find_activity) {
+                          const std::function<Activity()>& find_activity) {
   const ncclResult_t state = communicator.async_state();
   if (state == ncclSuccess || state == ncclInProgress) return;
   break_group(first_error, roll, find_activity(), error_text(communicator.api(), state),

@@ -127,7 +127,7 @@ NcclProcessGroup::NcclProcessGroup(GroupConfig group_config,
       config(), shared_recorder(), CallCheckLimits::from_environment(),
       [this](const std::string& text) { first_error_->set(MismatchError("[nccl] " + text)); });
   watchdog_ = std::make_unique<NcclWatchdog>(NcclWatchdog::Watched{
-      *communicator_, operations_, *first_error_, recorder(), roll_, config()});
+      *communicator_, operations_, *first_error_, recorder(), roll_, config(), names()});
 }
 
 NcclProcessGroup::~NcclProcessGroup() {
@@ -160,7 +160,7 @@ std::optional<Interval> NcclProcessGroup::interval(std::uint64_t sequence) {
 void NcclProcessGroup::leave() noexcept {
   finish_or_break([this] { return !operations_.idle(); },
                   [this](const std::string& operation) {
-                    return fmt::format("rank {} left group \"{}\" during {}", job_rank(), name(),
+                    return fmt::format("{} left group \"{}\" during {}", names().self(), name(),
                                        operation);
                   });
 }
@@ -169,8 +169,8 @@ bool NcclProcessGroup::do_release(const Buffer& memory) noexcept {
   const MemoryRange range = range_of(memory.data, memory.size_bytes());
   return finish_or_break([&] { return operations_.uses(range); },
                          [this](const std::string& operation) {
-                           return fmt::format("rank {} freed memory of group \"{}\" during {}",
-                                              job_rank(), name(), operation);
+                           return fmt::format("{} freed memory of group \"{}\" during {}",
+                                              names().self(), name(), operation);
                          });
 }
 
@@ -223,8 +223,7 @@ std::uint64_t NcclProcessGroup::submit(std::span<const Collective> operations) {
   } catch (const std::exception& error) {  // such as bad_alloc
     operations_.record_some(side_.view());
     break_group(*first_error_, roll_,
-                {.rank = fmt::format("rank {}", job_rank()),
-                 .what = fmt::format("{} of group \"{}\"", to_string(signature), name())},
+                {names().self(), signature, to_string(signature) + names().of_group()},
                 describe(error));
     first_error_->rethrow_if_set();
   }
@@ -280,9 +279,9 @@ void NcclProcessGroup::wait_until_done(std::uint64_t sequence, Timeout timeout) 
   while (!operations_.done(sequence)) {
     first_error_->rethrow_if_set();
     if (deadline.passed()) {
-      throw TimeoutError(fmt::format(
-          "[nccl] wait for {} of group \"{}\" on rank {}: not finished after {} ms",
-          to_string(operations_.signature(sequence)), name(), job_rank(), timeout.count()));
+      throw TimeoutError(fmt::format("[nccl] {}: wait for {}{}: not finished after {} ms",
+                                     names().self(), to_string(operations_.signature(sequence)),
+                                     names().of_group(), timeout.count()));
     }
     std::this_thread::sleep_for(kPollInterval);
   }
@@ -290,7 +289,7 @@ void NcclProcessGroup::wait_until_done(std::uint64_t sequence, Timeout timeout) 
 
 // The watchdog will see the error and end running kernels.
 void NcclProcessGroup::do_abort(std::string_view reason) {
-  first_error_->set(PeerError(fmt::format("[nccl] rank {} aborted: {}", job_rank(), reason)));
+  first_error_->set(PeerError(fmt::format("[nccl] {} aborted: {}", names().self(), reason)));
 }
 
 }  // namespace

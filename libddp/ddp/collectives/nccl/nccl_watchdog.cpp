@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "ddp/collectives/nccl/nccl_watchdog.h"
 
-#include <fmt/core.h>
-
 #include <utility>
 
 #include "ddp/base/error.h"
@@ -26,8 +24,7 @@ constexpr Timeout kLossGrace{5000};
 
 NcclWatchdog::NcclWatchdog(const Watched& watched)
     : watched_(watched),
-      who_(fmt::format("group \"{}\" on rank {}", watched.config.name,
-                       watched.config.job_rank(watched.config.rank))),
+      origin_("[nccl] " + watched.names.self()),
       loss_watch_(watched.config,
                   {.backend = "nccl",
                    .find_lost = [&roll = watched.roll] { return roll.lost(); },
@@ -59,21 +56,18 @@ bool NcclWatchdog::guard() {
     }
     if (!first_error.is_set()) look_without_cuda();
   } catch (const std::exception& error) {
-    first_error.set(CudaError(fmt::format("[nccl] watch {}: {}", who_, describe(error))));
+    first_error.set(CudaError(origin_ + " cannot watch its operations" + watched_.names.of_group() +
+                              ": " + describe(error)));
   }
   return !end_if_broken();
 }
 
-NcclActivity NcclWatchdog::activity() const {
-  const GroupConfig& config = watched_.config;
-  NcclActivity activity{.rank = fmt::format("rank {}", config.job_rank(config.rank)),
-                        .what = fmt::format("group \"{}\"", config.name)};
-  const std::optional<FlightRecorder::Pending> pending = watched_.recorder.oldest_pending();
-  if (pending) {
-    activity.what = fmt::format("{}{} of {}", to_string(pending->operations.front().signature),
-                                purpose_of_pending(watched_.recorder), activity.what);
+Activity NcclWatchdog::activity() const {
+  const auto pending = watched_.recorder.oldest_pending();
+  if (!pending) {
+    return {watched_.names.self(), {}, "group \"" + watched_.config.name + "\""};
   }
-  return activity;
+  return activity_in(pending->operations.front().signature, watched_.recorder, watched_.names);
 }
 
 // Ends the operations of a broken group at once: a peer that comes late must not complete them.
@@ -120,8 +114,8 @@ void NcclWatchdog::look_at(std::uint64_t oldest, Oldest& known) {
     known = {oldest, Clock::now()};
   } else if (Clock::now() - known.since > watched_.operations.timeout(oldest)) {
     watched_.first_error.set(TimeoutError(timeout_sentence(
-        "[nccl] " + who_, watched_.operations.timeout(oldest), watched_.recorder.hang().diagnosis(),
-        to_string(watched_.operations.signature(oldest)))));
+        origin_, watched_.operations.timeout(oldest), watched_.recorder,
+        to_string(watched_.operations.signature(oldest)) + watched_.names.of_group())));
   }
 }
 

@@ -42,6 +42,7 @@ class NcclWatchdog {
     FlightRecorder& recorder;
     PeerRoll& roll;  // whose lost() the watchdog calls
     const GroupConfig& config;
+    const GroupNames& names;
     // How long CUDA may take to answer; loading a library may take it seconds. Then the oldest
     // operation that is not known to be done has its timeout by the clock alone.
     Timeout patience_with_cuda = std::chrono::seconds(10);
@@ -60,7 +61,7 @@ class NcclWatchdog {
 
   bool listen();
   bool guard();
-  [[nodiscard]] NcclActivity activity() const;
+  [[nodiscard]] Activity activity() const;
   [[nodiscard]] bool end_if_broken();
   void look_without_cuda();
   bool ask();
@@ -69,7 +70,7 @@ class NcclWatchdog {
   void note_done();
 
   Watched watched_;
-  std::string who_;
+  std::string origin_;
   std::atomic<Clock::time_point>
       asked_{};                 // when ask_cuda() began; the epoch while it does not run
   std::uint64_t done_ = 0;      // the last recorded as done; of the thread that asks

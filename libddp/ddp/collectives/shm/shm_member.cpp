@@ -8,12 +8,13 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
-#include <thread>
 #include <utility>
 #include <vector>
 
 #include "ddp/base/error.h"
 #include "ddp/base/system/cpu_count.h"
+#include "ddp/base/threads/becomes_true.h"
+#include "ddp/collectives/failure/failure_sentences.h"
 #include "ddp/collectives/peers/cpu_sharing.h"
 
 namespace ddp::shm {
@@ -25,10 +26,12 @@ constexpr Timeout kLivenessPeriod(50);
 
 // Writing the first cause takes microseconds, unless its rank is stopped or killed meanwhile.
 constexpr Timeout kCausePatience(1000);
-constexpr Timeout kCausePause(1);
 
 // How long a process may take to count as ended after its files are closed.
 constexpr Timeout kEndingPatience(200);
+
+// Between two looks during these waits.
+constexpr Timeout kPause(1);
 
 // Sleeps while `word` holds `seen`, at most for `timeout`. The futex is shared between processes.
 void sleep_while(std::atomic<std::uint32_t>& word, std::uint32_t seen, Timeout timeout) {
@@ -131,9 +134,8 @@ void Member::sleep_until(const Condition& ready, const IsAwaited& is_awaited, De
 
 // Uses the hang watch's diagnosis, which knows more: which rank is missing, and where it is.
 void Member::time_out(const IsAwaited& is_awaited) {
-  const std::string text =
-      timeout_sentence("[shm] " + names_.rank(rank_), timeout_, recorder_->hang().diagnosis(),
-                       operation() + late_ranks(is_awaited));
+  const std::string text = timeout_sentence("[shm] " + names_.self(), timeout_, *recorder_,
+                                            operation() + late_ranks(is_awaited));
   std::rethrow_exception(fail(Cause::kTimeout, text));
 }
 
@@ -153,24 +155,24 @@ void Member::check_peer(int other, const Condition& ready, const IsAwaited& is_a
   const bool is_dead = Clock::now() >= next_look_ && watch_.is_dead(other);
   const bool has_left = control(other).left.load() != 0;
   if (!(has_left ? is_awaited(other) : is_dead) || ready()) return;
-  lose(other, has_left, "is in " + operation());
+  lose(other, has_left);
 }
 
-void Member::lose(int rank, bool has_left, const std::string& during) {
-  const std::string who =
-      "[shm] " + names_.rank(rank) + " (pid " + std::to_string(control(rank).pid) + ")";
-  const std::string text = who + (has_left ? " left the group" : " died") + ", while " +
-                           names_.rank(rank_) + " " + during;
-  std::rethrow_exception(fail(Cause::kPeer, text + (has_left ? advice_on_leaving(call_) : "")));
+LostRank Member::lost(int rank, bool has_left) const {
+  return {rank, has_left ? Fate::kLeft : Fate::kDied,
+          names_.rank(rank) + " (pid " + std::to_string(control(rank).pid) + ")"};
+}
+
+void Member::lose(int rank, bool has_left) {
+  const Activity activity{names_.self(), call_, operation()};
+  std::rethrow_exception(
+      fail(Cause::kPeer, loss_sentence("[shm]", lost(rank, has_left), activity)));
 }
 
 void Member::expect_alive(int rank) {
-  const Deadline deadline = Deadline::after(kEndingPatience);
-  while (!watch_.is_dead(rank)) {
-    if (deadline.passed()) return;
-    std::this_thread::sleep_for(kCausePause);
-  }
-  lose(rank, control(rank).left.load() != 0, "is in " + operation());
+  const auto is_dead = [&] { return watch_.is_dead(rank); };
+  if (!becomes_true(is_dead, kEndingPatience, kPause)) return;
+  lose(rank, control(rank).left.load() != 0);
 }
 
 void Member::check_on(std::span<const int> awaited, const Condition& has_come) {
@@ -179,8 +181,9 @@ void Member::check_on(std::span<const int> awaited, const Condition& has_come) {
     const bool is_dead = other != rank_ && watch_.is_dead(other);
     const bool has_left = control(other).left.load() != 0;
     const bool is_awaited = std::ranges::find(awaited, other) != awaited.end();
-    if ((has_left ? is_awaited : is_dead) && !has_come())
-      lose(other, has_left, "waits for it" + names_.of_group());
+    if (!(has_left ? is_awaited : is_dead) || has_come()) continue;
+    std::rethrow_exception(
+        fail(Cause::kPeer, loss_while_waiting_sentence("[shm]", lost(other, has_left), names_)));
   }
 }
 
@@ -225,8 +228,7 @@ std::exception_ptr Member::fail(Cause cause, const std::string& text) {
 
 // For a rank that fails while another one is writing the cause.
 void Member::await_cause() const {
-  const Deadline deadline = Deadline::after(kCausePatience);
-  while (!is_broken() && !deadline.passed()) std::this_thread::sleep_for(kCausePause);
+  (void)becomes_true([this] { return is_broken(); }, kCausePatience, kPause);
 }
 
 void Member::leave() {

@@ -22,6 +22,7 @@
 #include "ddp/base/threads/spin.h"
 #include "ddp/base/time.h"
 #include "ddp/collectives/collective.h"
+#include "ddp/collectives/failure/lost_rank.h"
 #include "ddp/collectives/group_names.h"
 #include "ddp/collectives/hang/flight_recorder.h"
 #include "ddp/collectives/queue/spin_budget.h"
@@ -114,7 +115,8 @@ class Member {
   [[nodiscard]] std::exception_ptr recorded_error() const;
   [[noreturn]] void throw_recorded_error() const;
   [[noreturn]] void time_out(const IsAwaited& is_awaited);
-  [[noreturn]] void lose(int rank, bool has_left, const std::string& during);
+  [[nodiscard]] LostRank lost(int rank, bool has_left) const;
+  [[noreturn]] void lose(int rank, bool has_left);
   [[nodiscard]] std::string late_ranks(const IsAwaited& is_awaited) const;
   [[nodiscard]] std::string operation() const;
 

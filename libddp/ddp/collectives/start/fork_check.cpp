@@ -10,11 +10,11 @@
 #include <iterator>
 #include <stdexcept>
 #include <string>
-#include <thread>
 
 #include "ddp/base/error.h"
 #include "ddp/base/system/dynamic_library.h"
 #include "ddp/base/system/process_status.h"
+#include "ddp/base/threads/becomes_true.h"
 #include "ddp/base/time.h"
 
 namespace ddp {
@@ -48,12 +48,9 @@ std::ptrdiff_t count_threads() {
 
 // A joined thread stays listed for a moment, so this counts again for a while.
 std::ptrdiff_t count_lasting_threads() {
-  const Deadline deadline = Deadline::after(kThreadsEnd);
-  std::ptrdiff_t threads = count_threads();
-  while (threads > 1 && !deadline.passed()) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    threads = count_threads();
-  }
+  std::ptrdiff_t threads = 0;
+  const auto is_alone = [&] { return (threads = count_threads()) <= 1; };
+  (void)becomes_true(is_alone, kThreadsEnd, Timeout(1));
   return threads;
 }
 

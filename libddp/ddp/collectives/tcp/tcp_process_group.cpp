@@ -12,6 +12,7 @@
 #include "ddp/base/error.h"
 #include "ddp/base/net/socket.h"
 #include "ddp/base/threads/periodic_thread.h"
+#include "ddp/collectives/failure/failure_sentences.h"
 #include "ddp/collectives/failure/first_error.h"
 #include "ddp/collectives/failure/peer_roll.h"
 #include "ddp/collectives/hang/flight_recorder.h"
@@ -36,7 +37,7 @@ MeshDeadlines deadlines_within(Timeout timeout) {
 std::vector<Socket> connect_to_peers(const GroupConfig& config, const std::string& address) {
   const GroupNames names(config);
   const std::string origin =
-      "[tcp] " + names.rank(config.rank) + " (" + address + ") cannot connect to its peers";
+      "[tcp] " + names.self() + " (" + address + ") cannot connect to its peers";
   const auto links = std::make_shared<std::vector<Socket>>();
   const std::shared_ptr<Store> store = config.store->clone(config.start_timeout);
   const Deadline deadline = Deadline::after(config.start_timeout);
@@ -59,10 +60,9 @@ class TcpProcessGroup final : public QueuedProcessGroup {
   TcpProcessGroup(GroupConfig group_config, std::string address)
       : QueuedProcessGroup(std::move(group_config)),
         address_(std::move(address)),
-        names_(config()),
-        origin_("[tcp] " + names_.rank(rank())),
+        origin_("[tcp] " + names().self()),
         wire_(connect_to_peers(config(), address_)),
-        algorithms_(wire_, rank(), world_size(), names_),
+        algorithms_(wire_, rank(), world_size(), names()),
         roll_(config()),
         queue_("ddp-tcp", origin_, shared_recorder(),
                [this](std::span<const Collective> batch) { execute(batch); }),
@@ -106,8 +106,8 @@ class TcpProcessGroup final : public QueuedProcessGroup {
     } catch (const TcpWire::Lost& lost) {
       first_error_.set(PeerError(loss_text(lost)));
     } catch (const TimeoutError&) {
-      first_error_.set(TimeoutError(timeout_sentence(origin_, algorithms_.timeout(),
-                                                     recorder().hang().diagnosis(), during())));
+      first_error_.set(TimeoutError(
+          timeout_sentence(origin_, algorithms_.timeout(), recorder(), activity().operation)));
     } catch (const MismatchError& error) {
       first_error_.set(MismatchError(origin_ + ": " + error.what()));
     } catch (const std::exception& error) {
@@ -130,24 +130,19 @@ class TcpProcessGroup final : public QueuedProcessGroup {
     first_error_.rethrow_if_set();
   }
 
-  [[nodiscard]] std::string during() {
-    return to_string(algorithms_.current()) + purpose_of_pending(recorder()) + names_.of_group();
+  [[nodiscard]] Activity activity() {
+    return activity_in(algorithms_.current(), recorder(), names());
   }
 
   // The connection only tells that the peer is gone.
   [[nodiscard]] std::string loss_text(const TcpWire::Lost& lost) {
-    const std::string missing = roll_.missing([this] { return first_error_.poll(); }, lost.peer());
-    if (missing.empty()) {
-      return origin_ + " has lost the connection to " + names_.rank(lost.peer()) + " in " +
-             during() + ": " + lost.what();
-    }
-    const bool has_left = missing.ends_with("left the group");
-    return "[tcp] " + missing + ", while " + names_.rank(rank()) + " is in " + during() +
-           (has_left ? advice_on_leaving(algorithms_.current()) : "");
+    const auto missing = roll_.missing([this] { return first_error_.poll(); }, lost.peer());
+    if (missing) return loss_sentence("[tcp]", *missing, activity());
+    return origin_ + " has lost the connection to " + names().rank(lost.peer()) + " in " +
+           activity().operation + ": " + lost.what();
   }
 
   std::string address_;
-  GroupNames names_;
   std::string origin_;
   Clock::time_point last_end_ = Clock::now();  // of an operation, or of the last before this group
   TcpWire wire_;

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: MIT
+#include "ddp/collectives/failure/failure_sentences.h"
+
+namespace ddp {
+namespace {
+
+// What helps if a rank has left before this call of an engine.
+std::string advice_on_leaving(const CollectiveSignature& call) {
+  if (call.issuer == 0) return "";
+  return "; unless it failed, it made fewer steps, but all ranks must make equally many "
+         "(StepOptions::is_active is for those that run out of data)";
+}
+
+std::string name_and_fate(const std::string& origin, const LostRank& lost) {
+  return origin + " " + lost.name + " " + to_string(lost.fate) + ", while ";
+}
+
+}  // namespace
+
+const char* to_string(Fate fate) {
+  switch (fate) {
+    case Fate::kLeft:
+      return "left the group";
+    case Fate::kDied:
+      return "died";
+    case Fate::kUnknown:
+      break;
+  }
+  return "was lost";
+}
+
+Activity activity_in(const CollectiveSignature& call, const FlightRecorder& recorder,
+                     const GroupNames& names) {
+  return {names.self(), call, to_string(call) + purpose_of_pending(recorder) + names.of_group()};
+}
+
+std::string loss_sentence(const std::string& origin, const LostRank& lost,
+                          const Activity& activity) {
+  return name_and_fate(origin, lost) + activity.rank + " is in " + activity.operation +
+         (lost.fate == Fate::kLeft ? advice_on_leaving(activity.call) : "");
+}
+
+std::string loss_while_waiting_sentence(const std::string& origin, const LostRank& lost,
+                                        const GroupNames& names) {
+  return name_and_fate(origin, lost) + names.self() + " waits for it" + names.of_group();
+}
+
+std::string timeout_sentence(const std::string& origin, Timeout timeout,
+                             const FlightRecorder& recorder, const std::string& operation) {
+  const std::string diagnosis = recorder.hang().diagnosis();
+  return origin + ": timed out after " + std::to_string(timeout.count()) + " ms" +
+         (diagnosis.empty() ? " in " + operation : ": " + diagnosis) +
+         " (the program or DDP_TIMEOUT sets the timeout)";
+}
+
+}  // namespace ddp
