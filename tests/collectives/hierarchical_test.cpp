@@ -374,6 +374,28 @@ TEST_CASE("a rank that breaks with another rank's timeout does not report its ow
   }
 }
 
+TEST_CASE("a transfer inside a host fails with one between hosts that concerns other ranks",
+          "[hosts]") {
+  const bool has_done_another = GENERATE(false, true);
+  const auto errors = errors_on(kPairs, [&](ProcessGroup& group) {
+    std::vector<float> values(2);
+    const Buffer first = buffer_of(values).slice(0, 1);
+    if (group.rank() == 0) {
+      auto batch = group.batch();
+      (void)group.recv(first, 1);
+      if (has_done_another) (void)group.send(buffer_of(values).slice(1, 1), 3);
+      batch.end().wait();
+    } else if (group.rank() == 2) {
+      const ScopedTimeout timeout(group, 400ms);
+      group.recv(first, 1).wait();
+    } else if (group.rank() == 3 && has_done_another) {
+      group.recv(first, 0).wait();
+    }
+  });
+  CHECK_THAT(errors[2], Catch::Contains("timed out after 400 ms"));
+  CHECK(errors[0] == errors[2]);
+}
+
 TEST_CASE("a group of several hosts can be destroyed at once", "[hosts]") {
   std::vector<float> values(1 << 20);
   CHECK(error_of([&] {

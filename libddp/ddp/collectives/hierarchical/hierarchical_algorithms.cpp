@@ -47,6 +47,7 @@ HierarchicalAlgorithms::HierarchicalAlgorithms(const HostLayout& layout, int ran
     : layout_(layout),
       rank_(rank),
       inside_(groups.inside),
+      fellows_(groups.fellows),
       leaders_(groups.leaders),
       flat_(groups.flat),
       blocks_(layout),
@@ -69,23 +70,25 @@ void HierarchicalAlgorithms::begin(const CollectiveSignature& call, Timeout time
 }
 
 // Transfers inside the host and those between hosts progress at the same time. This thread waits
-// for the former first. If the latter fail meanwhile, HostGroups::spread_failure() ends that wait.
+// for the former first. If the latter fail meanwhile, also those of other ranks, then
+// HostGroups::spread_failure() ends that wait, and they know why.
 void HierarchicalAlgorithms::run_transfers(std::span<const Collective> batch) {
   if (std::ranges::none_of(batch, is_transfer, &Collective::kind)) return;
   ProcessGroup::Batch between(*flat_);
   ProcessGroup::Batch inside(*inside_);
+  bool some_stay_inside = false;
   for (const Collective& operation : batch) {
-    if (is_transfer(operation.kind)) submit_transfer(operation);
+    if (is_transfer(operation.kind)) some_stay_inside |= submit_transfer(operation);
   }
   const Work far = between.end();
   const Work near = inside.end();
+  std::exception_ptr near_error;
   try {
-    near.wait();
+    if (some_stay_inside) near.wait();
   } catch (const Error&) {
-    if (!flat_->is_broken()) {
-      note_failure(*inside_);
-      throw;
-    }
+    near_error = std::current_exception();
+    note_failure(*fellows_);
+    if (!flat_->is_broken()) throw;
   }
   try {
     far.wait();
@@ -93,9 +96,11 @@ void HierarchicalAlgorithms::run_transfers(std::span<const Collective> batch) {
     note_failure(*flat_);
     throw;
   }
+  if (near_error) std::rethrow_exception(near_error);
 }
 
-void HierarchicalAlgorithms::submit_transfer(const Collective& operation) {
+// Returns whether it stays inside the host.
+bool HierarchicalAlgorithms::submit_transfer(const Collective& operation) {
   begin(signature_of(operation, 0), operation.timeout);
   const HostLayout::Place peer = layout_.place(operation.peer);
   const bool stays_inside = peer.host == layout_.place(rank_).host;
@@ -107,13 +112,12 @@ void HierarchicalAlgorithms::submit_transfer(const Collective& operation) {
   } else {
     static_cast<void>(group.recv(operation.input, rank));
   }
+  return stays_inside;
 }
 
 // Which of the transfers has failed.
-void HierarchicalAlgorithms::note_failure(const ProcessGroup& group) {
-  const auto* const queued = dynamic_cast<const QueuedProcessGroup*>(&group);
-  if (queued == nullptr) return;  // a rank that is alone on its host has no transfers inside it
-  const QueuedProcessGroup::Doing doing = queued->failed_in();
+void HierarchicalAlgorithms::note_failure(const QueuedProcessGroup& group) {
+  const QueuedProcessGroup::Doing doing = group.failed_in();
   call_ = doing.call;
   timeout_ = doing.timeout;
 }

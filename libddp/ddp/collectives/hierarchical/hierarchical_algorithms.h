@@ -46,7 +46,8 @@ class HierarchicalAlgorithms {
   // differ.
   void run(std::span<const Collective> batch);
 
-  // The current or last operation; of several transfers, the one that timed out or lost its peer.
+  // The current or last operation; of several transfers, the one that timed out or lost its peer,
+  // if that was on this rank.
   [[nodiscard]] const CollectiveSignature& current() const { return call_; }
   [[nodiscard]] Timeout timeout() const { return timeout_; }
   // Whether it has taken as long as that; if it has not, a timeout is another rank's.
@@ -55,8 +56,8 @@ class HierarchicalAlgorithms {
  private:
   void begin(const CollectiveSignature& call, Timeout timeout);
   void run_transfers(std::span<const Collective> batch);
-  void submit_transfer(const Collective& operation);
-  void note_failure(const ProcessGroup& group);
+  bool submit_transfer(const Collective& operation);
+  void note_failure(const QueuedProcessGroup& group);
   void run_collective();
   void dispatch_collective();
   void agree_inside();
@@ -94,6 +95,7 @@ class HierarchicalAlgorithms {
   HostLayout layout_;
   int rank_;
   std::shared_ptr<ProcessGroup> inside_;
+  std::shared_ptr<QueuedProcessGroup> fellows_;
   std::shared_ptr<QueuedProcessGroup> leaders_;
   std::shared_ptr<QueuedProcessGroup> flat_;
   HostBlocks blocks_;

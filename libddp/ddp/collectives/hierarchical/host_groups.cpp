@@ -37,10 +37,8 @@ GroupConfig inner_config(const GroupConfig& config, const std::string& name,
   return inner;
 }
 
-std::shared_ptr<ProcessGroup> make_inside(const GroupConfig& config, int host,
-                                          const std::vector<int>& fellows) {
-  GroupConfig inside = inner_config(config, "host" + std::to_string(host), fellows);
-  if (fellows.size() == 1) return make_single_process_group(std::move(inside));
+std::shared_ptr<QueuedProcessGroup> make_shared(const GroupConfig& config, GroupConfig inside,
+                                                const std::vector<int>& fellows) {
   try {
     return make_shm_process_group(std::move(inside));
   } catch (const Error&) {
@@ -85,8 +83,13 @@ HostGroups make_host_groups(const GroupConfig& config, const HostLayout& layout,
     const GroupConfig leaders = inner_config(config, "leaders", layout.leaders());
     groups.leaders = make_tcp_process_group(leaders, address);
   }
-  groups.inside =
-      make_inside(config, self.host, layout.members[static_cast<std::size_t>(self.host)]);
+  const std::vector<int>& fellows = layout.members[static_cast<std::size_t>(self.host)];
+  GroupConfig inside = inner_config(config, "host" + std::to_string(self.host), fellows);
+  if (fellows.size() == 1) {
+    groups.inside = make_single_process_group(std::move(inside));
+  } else {
+    groups.inside = groups.fellows = make_shared(config, std::move(inside), fellows);
+  }
   await_all(config, config.start_timeout);
   return groups;
 }

@@ -14,6 +14,7 @@ namespace ddp {
 // order of HostLayout.
 struct HostGroups {
   std::shared_ptr<ProcessGroup> inside;         // "self" for a rank that is alone on its host
+  std::shared_ptr<QueuedProcessGroup> fellows;  // the same; null for a rank that is alone
   std::shared_ptr<QueuedProcessGroup> leaders;  // null on a rank that leads no host
   std::shared_ptr<QueuedProcessGroup> flat;     // all ranks
 

@@ -145,7 +145,7 @@ class ShmProcessGroup final : public QueuedProcessGroup {
 
 }  // namespace
 
-std::shared_ptr<ProcessGroup> make_shm_process_group(GroupConfig config) {
+std::shared_ptr<QueuedProcessGroup> make_shm_process_group(GroupConfig config) {
   return make_group_object<ShmProcessGroup>(std::move(config));
 }
 
