@@ -152,7 +152,9 @@ TEST_CASE("a send waits only for its peer", "[hang]") {
   std::vector<Witness> members = witnesses({9, 9, 0});
   members[1].progress->groups[0].waits_for = "recv #7 (float32[1]) from rank 2";
   CHECK_THAT(diagnose(sending, members), !Catch::Contains("batch()"));
-  members[1].progress->groups[0].waits_for = "send #3 (float32[1]) to rank 0";
+  members[1].progress->groups[0].waits_for = "send #3 (float32[1]) to rank 2";
+  CHECK_THAT(diagnose(sending, members), !Catch::Contains("batch()"));
+  members[1].progress->groups[0].waits_for = "send #3 (float32[1]) to rank 0 of group default/x";
   CHECK_THAT(diagnose(sending, members),
              Catch::EndsWith("10.0 s; a send and a recv that cross need one batch()"));
 }

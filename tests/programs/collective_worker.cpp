@@ -23,6 +23,7 @@
 //   fork         asks a child that it has forked, not itself, to stop
 //   log          returns from main while another thread is logging
 //   sum          calls all_reduce once; rank 0 prints the sum
+//   again        makes three groups one after the other and calls all_reduce in each
 //   without-main-thread  the same on another thread, while the main thread has ended
 //   sum-placed   the same, and it passes RANK, WORLD_SIZE and MASTER_* to init_process_group
 //   sum-allocated  the same with the group's memory, where each rank has its rank + 1; also for the

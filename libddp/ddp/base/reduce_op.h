@@ -6,7 +6,7 @@
 
 namespace ddp {
 
-// kAverage is the sum divided by world_size, for floating-point types only.
+// kAverage is the sum divided by the number of ranks, for floating-point types only.
 enum class ReduceOp : std::uint8_t { kSum, kProduct, kMin, kMax, kAverage };
 
 [[nodiscard]] constexpr std::string_view to_string(ReduceOp op) {

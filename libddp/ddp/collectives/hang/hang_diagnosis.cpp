@@ -127,11 +127,12 @@ std::string blame(const Culprits& culprits, const Hang& hang, const std::string&
 // Two sends that meet, or two receives, wait for the call that follows on the other rank.
 std::string advice_on_crossing(const Hang& hang, const Witness& peer) {
   const GroupProgress* theirs = peer.progress ? peer.progress->find(hang.group) : nullptr;
+  if (hang.transfers.size() > 1 || theirs == nullptr) return "";
   const std::string own = std::string(to_string(hang.signature.kind)) + ' ';
-  if (hang.transfers.size() > 1 || theirs == nullptr || !theirs->waits_for.starts_with(own)) {
-    return "";
-  }
-  return "; a send and a recv that cross need one batch()";
+  const std::string to_this_rank = " rank " + std::to_string(hang.self) + ' ';
+  const bool meet = theirs->waits_for.starts_with(own) &&
+                    (theirs->waits_for + ' ').find(to_this_rank) != std::string::npos;
+  return meet ? "; a send and a recv that cross need one batch()" : "";
 }
 
 std::string diagnose_transfers(const Hang& hang, std::span<const Witness> members) {

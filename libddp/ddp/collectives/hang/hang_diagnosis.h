@@ -25,6 +25,7 @@ struct Hang {
   };
 
   std::string group;
+  int self = 0;           // this rank's number in the group
   std::string operation;  // describe_operation()
   CollectiveSignature signature;
   std::vector<Transfer> transfers = {};  // of a batch without collectives: all

@@ -133,7 +133,9 @@ std::optional<Hang> HangWatch::find_hang(Watched& watched, const Group& group) c
   const auto collective = std::ranges::find_if_not(pending->operations, transfers);
   const bool only_transfers = collective == pending->operations.end();
   const FlightRecorder::Event& main = only_transfers ? pending->operations.front() : *collective;
+  const auto self = std::ranges::find(group.job_ranks, progress_.who.rank);
   Hang hang{.group = group.name,
+            .self = static_cast<int>(self - group.job_ranks.begin()),
             .operation = describe(main),
             .signature = main.signature,
             .age = age,

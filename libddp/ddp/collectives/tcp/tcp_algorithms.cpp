@@ -66,10 +66,12 @@ void TcpAlgorithms::run_transfers(std::span<const Collective> batch) {
     if (!is_transfer(operation.kind)) continue;
     auto& counts = operation.kind == CollectiveKind::kSend ? sent_ : received_;
     const std::uint64_t sequence = ++counts[index(operation.peer)];
-    begin(signature_of(operation, sequence), operation.timeout);
     transfers.emplace_back(wire_, rank_, names_, operation, sequence);
   }
-  for (TcpTransfer& transfer : transfers) transfer.start();
+  for (TcpTransfer& transfer : transfers) {
+    begin(transfer.signature(), transfer.timeout());
+    transfer.start();
+  }
   finish(transfers);
 }
 
