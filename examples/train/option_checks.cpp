@@ -10,7 +10,7 @@
 #include <stdexcept>
 #include <string>
 #include <system_error>
-#include <utility>
+#include <vector>
 
 #include "ddp/io/checkpoint_directory.h"
 #include "ddp/nn/models/factory.h"
@@ -81,8 +81,8 @@ void check_precision(const Options& options) {
           "--amp fp16 finds its loss scale by skipping steps: it needs --non-finite skip");
 }
 
-// The file itself, whatever links lead to it; links to a device may be two files, as are those to
-// /dev/null.
+// The file itself, whatever symbolic links lead to it; links to a device may be two files, as are
+// those to /dev/null.
 std::filesystem::path resolved(const std::filesystem::path& file) {
   std::error_code ignored;
   if (is_other(file, ignored)) return file.lexically_normal();
@@ -90,33 +90,47 @@ std::filesystem::path resolved(const std::filesystem::path& file) {
   return path.empty() ? file.lexically_normal() : path;
 }
 
+struct OutputFile {
+  std::string flag;
+  std::filesystem::path given;
+  std::filesystem::path path = {};  // resolved
+};
+
+std::vector<OutputFile> output_files(const Options& options) {
+  std::vector<OutputFile> files = {{"--metrics", options.metrics},
+                                   {"--save", options.save},
+                                   {"--trace", options.traces.trace},
+                                   {"--step-svg", options.traces.step_svg}};
+  std::erase_if(files, [](const OutputFile& file) { return file.given.empty(); });
+  for (OutputFile& file : files) file.path = resolved(file.given);
+  return files;
+}
+
+// The directory need not exist yet, and its name may end in a slash.
+void check_not_kept(const OutputFile& file, const std::filesystem::path& checkpoints) {
+  if (checkpoints.empty()) return;
+  require(file.path.parent_path() != resolved(checkpoints / "file").parent_path() ||
+              !ddp::is_name_in_checkpoint_directory(file.path.filename().string()),
+          file.flag + ' ' + file.given.string() +
+              " is a file that --checkpoint-dir keeps there itself");
+}
+
+void check_not_read(const OutputFile& file, const char* flag, const std::filesystem::path& input) {
+  require(input.empty() || file.path != resolved(input),
+          file.flag + " would overwrite the file of " + flag);
+}
+
 void check_output_files(const Options& options) {
-  const std::pair<const char*, const std::filesystem::path*> files[] = {
-      {"--metrics", &options.metrics},
-      {"--save", &options.save},
-      {"--trace", &options.traces.trace},
-      {"--step-svg", &options.traces.step_svg}};
-  const std::string resumed = options.checkpoints.resumes_file() ? options.checkpoints.resume : "";
-  for (const auto& [flag, file] : files) {
-    if (file->empty()) continue;
-    const std::filesystem::path path = resolved(*file);
-    for (const auto& [other_flag, other] : files) {
-      if (flag == other_flag) break;
-      require(other->empty() || path != resolved(*other),
-              std::string(other_flag) + " and " + flag + " must be two files");
+  const std::vector<OutputFile> files = output_files(options);
+  for (auto file = files.begin(); file != files.end(); ++file) {
+    for (auto other = files.begin(); other != file; ++other) {
+      require(other->path != file->path, other->flag + " and " + file->flag + " must be two files");
     }
-    if (!options.checkpoints.directory.empty()) {
-      require(path.parent_path() != resolved(options.checkpoints.directory) ||
-                  !ddp::is_name_in_checkpoint_directory(path.filename().string()),
-              std::string(flag) + ' ' + file->string() +
-                  " is a file that --checkpoint-dir keeps there itself");
-    }
-    if (file == &options.save) continue;  // it is written at the end, as a whole
-    for (const auto& [input_flag, input] :
-         {std::pair("--init", options.init),
-          std::pair("--resume", std::filesystem::path(resumed))}) {
-      require(input.empty() || path != resolved(input),
-              std::string(flag) + " would overwrite the file of " + input_flag);
+    check_not_kept(*file, options.checkpoints.directory);
+    if (file->flag == "--save") continue;  // it is written at the end, as a whole
+    check_not_read(*file, "--init", options.init);
+    if (options.checkpoints.resumes_file()) {
+      check_not_read(*file, "--resume", options.checkpoints.resume);
     }
   }
 }

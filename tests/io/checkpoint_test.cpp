@@ -85,14 +85,24 @@ TEST_CASE("weights are compared with their checksums if they have any", "[checkp
   const TemporaryDirectory directory;
   const fs::path file = directory / "file";
   Model model(3);
-  save_safetensors(file, model.tensors(), {{"checksum", "of something else"}});
-  CHECK(ddp::load_weights(file).tensors.size() == model.tensors().size());
+  for (const char* key : {"checksum", "checksums"}) {
+    save_safetensors(file, model.tensors(), {{key, "of something else"}});
+    CHECK(ddp::load_weights(file).tensors.size() == model.tensors().size());
+  }
   save_checkpoint(file, model.tensors(), {{"step", "5"}});
   CHECK(ddp::load_weights(file).tensors.size() == model.tensors().size());
   write_bytes(file, damaged(file, fs::file_size(file) - 1));
   CHECK_THAT(
       error_of([&] { (void)ddp::load_weights(file); }),
       Contains("cannot load " + file.string()) && Contains("it is damaged, first in tensor"));
+  save_checkpoint(file, model.tensors(), {{"step", "5"}});
+  const std::string bytes = bytes_of(file);
+  for (const char* key : {"\"checksum\"", "\"checksums\""}) {
+    std::string renamed = bytes;
+    renamed[renamed.find(key) + 1] = 'C';
+    write_bytes(file, renamed);
+    CHECK_THROWS_AS(ddp::load_weights(file), ddp::FileError);
+  }
 }
 
 TEST_CASE("a checkpoint without a list of checksums, as they were once, is read and checked",

@@ -171,7 +171,8 @@ TEST_CASE("what is printed to a closed stdout does not get into a file of the tr
   const std::string metrics = directory / "metrics.jsonl";
   ChildProcess job({"/bin/sh", "-c", "exec \"$0\" \"$@\" >&-", DDP_TRAIN_PATH, "--device",
                     DDP_JOB_DEVICE, "--max-steps", "3", "--log-every", "1", "--metrics", metrics});
-  CHECK(job.wait(60s) == 0);
+  CHECK(job.wait(60s) == 1);
+  CHECK_THAT(job.err(), Catch::Contains("train: cannot write to standard output"));
   const auto lines = test::lines_of(test::bytes_of(metrics));
   CHECK(lines.size() >= 3);
   for (const std::string& line : lines) CHECK_THAT(line, Catch::StartsWith("{"));
@@ -415,6 +416,9 @@ TEST_CASE("bad input is refused in one line", "[main]") {
   check_refused(train_command(1, {"--checkpoint-dir", directory / "link", "--save",
                                   directory / "kept/latest"}),
                 "kept/latest is a file that --checkpoint-dir keeps there itself");
+  check_refused(train_command(1, {"--checkpoint-dir", directory / "new/", "--save",
+                                  directory / "new/latest"}),
+                "new/latest is a file that --checkpoint-dir keeps there itself");
   check_refused(train_command(1, {"--non-finite", "pray"}), "is not one of stop, skip, ignore");
   check_refused(train_command(1, {"--batch-size", "8", "--global-batch-size", "8"}),
                 "--batch-size and --global-batch-size exclude each other");

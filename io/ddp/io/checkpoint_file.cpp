@@ -16,6 +16,7 @@ namespace {
 
 constexpr const char* kChecksum = "checksum";
 constexpr const char* kChecksums = "checksums";
+constexpr std::size_t kDigits = 8;  // of a checksum
 
 class Crc32 {
  public:
@@ -60,13 +61,26 @@ std::vector<std::string> checksums_on_the_way(const std::vector<const NamedBuffe
 // Where the damage begins, as far as the file tells.
 std::string first_damaged_part(const std::vector<const NamedBuffer*>& sorted,
                                const std::vector<std::string>& actual, const std::string& stored) {
-  constexpr std::size_t kDigits = 8;
   if (stored.size() != actual.size() * kDigits) return "";
   for (std::size_t i = 0; i < actual.size(); ++i) {
     if (stored.compare(i * kDigits, kDigits, actual[i]) == 0) continue;
     return i == 0 ? ", first in the metadata" : ", first in tensor \"" + sorted[i - 1]->name + "\"";
   }
   return ", in its checksum";
+}
+
+bool is_hexadecimal(const std::string& text) {
+  return text.find_first_not_of("0123456789abcdef") == std::string::npos;
+}
+
+// Foreign files may have such keys, too. If one of ours is damaged, the other tells.
+bool has_our_checksums(const Safetensors& loaded) {
+  const auto has = [&](const char* key, std::size_t values) {
+    const auto found = loaded.metadata.find(key);
+    return found != loaded.metadata.end() && found->second.size() == values * kDigits &&
+           is_hexadecimal(found->second);
+  };
+  return has(kChecksum, 1) || has(kChecksums, loaded.tensors.size() + 1);
 }
 
 void verify(const Safetensors& loaded) {
@@ -117,7 +131,7 @@ Safetensors load_checkpoint(const std::filesystem::path& path) {
 
 Safetensors load_weights(const std::filesystem::path& path) {
   Safetensors loaded = load_safetensors(path);
-  if (loaded.metadata.contains(kChecksums)) verify(path, loaded);
+  if (has_our_checksums(loaded)) verify(path, loaded);
   return loaded;
 }
 

@@ -77,7 +77,12 @@ DirectoryLock::DirectoryLock(const std::filesystem::path& directory)
     const bool is_there = std::filesystem::exists(directory / kDirectoryLockName, ignored);
     fail((is_there ? ".lock cannot be opened: " : "no file can be made there: ") + reason);
   }
-  if (flock(fd_.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
+  const bool is_locked = flock(fd_.get(), LOCK_EX | LOCK_NB) == 0;
+  // NFS wants to write what it locks. Other errors mean that the file system knows no locks.
+  if (!is_locked && errno == EBADF) {
+    fail(".lock cannot be locked: it is another user's, and can only be read");
+  }
+  if (!is_locked && errno == EWOULDBLOCK) {
     fail(describe_holder(fd_) +
          " is writing there: another job, or another rank of this one, of which only rank 0 makes "
          "a CheckpointWriter");
