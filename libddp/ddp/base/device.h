@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#if __cplusplus < 202002L
+#error "libddp needs C++20. CMake 3.25 ignores CUDA_STANDARD 20: nvcc needs the option -std=c++20"
+#endif
+
 #include <string>
 
 namespace ddp {

@@ -1,14 +1,17 @@
 # SPDX-License-Identifier: MIT
 #
-# cmake -DBUILD_DIR=… -DWORK_DIR=… -DGENERATOR=… -P run.cmake
+# cmake -DBUILD_DIR=… -DWORK_DIR=… -DGENERATOR=… [-DNVCC=…] -P run.cmake
 # Installs the build, then configures, builds and runs the consumer on 2 ranks.
 
 include(${CMAKE_CURRENT_LIST_DIR}/../run_command.cmake)
 
 file(REMOVE_RECURSE ${WORK_DIR})
 run(${CMAKE_COMMAND} --install ${BUILD_DIR} --prefix ${WORK_DIR}/prefix)
+if(NVCC)
+  set(with_cuda -DWITH_CUDA=ON -DCMAKE_CUDA_COMPILER=${NVCC} -DCMAKE_CUDA_ARCHITECTURES=80-virtual)
+endif()
 run(${CMAKE_COMMAND} -G "${GENERATOR}" -S ${CMAKE_CURRENT_LIST_DIR} -B ${WORK_DIR}/build -DCMAKE_PREFIX_PATH=${WORK_DIR}/prefix
-  -DCMAKE_BUILD_TYPE=Release)
+  -DCMAKE_BUILD_TYPE=Release ${with_cuda})
 file(GLOB installed ${WORK_DIR}/prefix/share/doc/ddp/*)
 if(NOT installed STREQUAL "${WORK_DIR}/prefix/share/doc/ddp/LICENSE")
   message(FATAL_ERROR "installed as documentation: '${installed}'")
