@@ -222,6 +222,32 @@ TEST_CASE("a step without nominal_samples causes one warning, on rank 0", "[engi
   CHECK(warning.find(begin) == warning.rfind(begin));
   CHECK(warnings(0, 1).empty());
   CHECK(warnings(1, 64).empty());
+  CHECK_THAT(warnings(32, 1), Catch::Contains("the first step has 1 sample, the default of "
+                                              "StepOptions::samples, but "
+                                              "DdpOptions::nominal_samples is 32"));
+  CHECK(warnings(32, 2).empty());
+}
+
+TEST_CASE("an optimizer that never asks for the folded scale causes a warning", "[engine]") {
+  const auto warnings = [](bool asks) {
+    test::StderrCapture capture;
+    run_groups(Backend::kShm, 2, [&](ProcessGroup& group) {
+      Model model(0);
+      const auto shared = group.shared_from_this();
+      DistributedDataParallel ddp(shared, model.parameters, {.fold_scale = true});
+      for (int step = 0; step < 12; ++step) {
+        (void)ddp.begin_step();
+        mark_all(ddp);
+        ddp.wait();
+        if (asks) CHECK(ddp.gradient_scale() != nullptr);
+        model.values[0][0] += 1;
+      }
+      (void)ddp.summary();
+    });
+    return capture.text();
+  };
+  CHECK(warnings(true).empty());
+  CHECK_THAT(warnings(false), Catch::Contains("nothing has called gradient_scale()"));
 }
 
 TEST_CASE("a world of one is warned if it accumulates without nominal_samples", "[engine]") {

@@ -136,4 +136,22 @@ struct StepOptions {
   double data_seconds = 0;    // this rank's wait for its batch; for the report
 };
 
+// A batch of a DataLoader: `count` samples of this rank, in that epoch and, if it tells, of a plan
+// with that fingerprint.
+template <class T>
+concept CountedBatch = requires(const T& batch) {
+  static_cast<double>(batch.count);
+  static_cast<std::int64_t>(batch.epoch);
+};
+
+// The options of a step with this batch: samples, epoch and plan. To be completed by what else the
+// step has to say, such as asks_to_stop.
+template <CountedBatch Batch>
+[[nodiscard]] StepOptions step_options(const Batch& batch) {
+  StepOptions step{.samples = batch.count, .epoch = batch.epoch};
+  if constexpr (requires { batch.plan_fingerprint; })
+    step.plan_fingerprint = batch.plan_fingerprint;
+  return step;
+}
+
 }  // namespace ddp

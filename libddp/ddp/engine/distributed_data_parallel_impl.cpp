@@ -208,8 +208,9 @@ void DistributedDataParallel::Impl::accumulate(int passes) {
   passes_.announce(passes);
 }
 
-const double* DistributedDataParallel::Impl::gradient_scale() const {
+const double* DistributedDataParallel::Impl::gradient_scale() {
   check_closed("gradient_scale");
+  was_asked_for_scale_ = true;
   if (!passes_.reduces()) refuse_unreduced();
   if (statistics_.steps == 0) refuse_call("gradient_scale was called before the first step");
   return folded_scale();
@@ -336,6 +337,15 @@ void DistributedDataParallel::Impl::log_warnings(const ControlLedger& ledger) {
   warnings_.look(ledger, steps_before_);
   const std::string warning = same_data_ ? same_data_->warning(ledger) : "";
   if (!warning.empty()) logging::warning(warning);
+  constexpr std::uint64_t kMany = 10;  // as the first ones may have been skipped
+  if (ledger.steps() == kMany && !was_asked_for_scale_) warn_of_forgotten_scale();
+}
+
+void DistributedDataParallel::Impl::warn_of_forgotten_scale() const {
+  if (folded_scale() == nullptr) return;
+  logging::warning(
+      "[ddp] DdpOptions::fold_scale leaves the division to the optimizer, but nothing has called "
+      "gradient_scale() in the first 10 steps: the gradients are sums over the ranks, not means");
 }
 
 void DistributedDataParallel::Impl::reduce(Stream stream) {

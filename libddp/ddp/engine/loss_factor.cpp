@@ -19,8 +19,9 @@ LossFactor::LossFactor(const ProcessGroup& group, const DdpOptions& options)
     : is_alone_(group.world_size() == 1),
       is_sum_(options.gradient_kind == GradientKind::kSum),
       scales_buckets_(options.scale_at_ready),
+      is_nominal_(options.nominal_samples != 0),
       reference_(reference_samples(options)),
-      may_be_forgotten_(group.rank() == 0 && options.nominal_samples == 0) {
+      is_watchful_(group.rank() == 0 && !is_sum_ && !scales_buckets_) {
   if (!(reference_ > 0 && std::isfinite(reference_))) {
     throw std::invalid_argument("[ddp] nominal_samples must be positive and finite");
   }
@@ -36,19 +37,28 @@ double LossFactor::begin_pass(double samples, bool is_whole_step) {
     for_buckets_ = factor;
     return 1;
   }
-  if (may_be_forgotten_ && factor > 1) warn(factor);
+  if (is_watchful_ && divides_) look_for_mistake(samples, factor);
   return factor;
 }
 
-// This is only a warning, because the engine cannot see whether the caller multiplies the loss by
-// the factor.
-void LossFactor::warn(double factor) {
-  may_be_forgotten_ = false;
-  logging::warning(
-      fmt::format("[ddp] a step has {0} samples and DdpOptions::nominal_samples is not set: "
-                  "gradients are {0} times too small unless the mean loss is multiplied by what "
-                  "begin_step() returned; with nominal_samples = {0}, begin_step() returns 1",
-                  factor));
+// These are only warnings: the engine cannot see whether the caller multiplies the loss by the
+// factor, and a first batch of one sample may be right.
+void LossFactor::look_for_mistake(double samples, double factor) {
+  if (!is_nominal_ && factor <= 1) return;  // later steps may have more samples
+  is_watchful_ = false;
+  if (!is_nominal_) {
+    logging::warning(
+        fmt::format("[ddp] a step has {0} samples and DdpOptions::nominal_samples is not set: "
+                    "gradients are {0} times too small unless the mean loss is multiplied by what "
+                    "begin_step() returned; with nominal_samples = {0}, begin_step() returns 1",
+                    factor));
+  } else if (reference_ > 1 && samples == 1) {
+    logging::warning(
+        fmt::format("[ddp] the first step has 1 sample, the default of StepOptions::samples, but "
+                    "DdpOptions::nominal_samples is {0}: unless that is right, gradients are {0} "
+                    "times too large; tell begin_step() the number of samples",
+                    reference_));
+  }
 }
 
 }  // namespace ddp

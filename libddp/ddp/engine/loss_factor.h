@@ -31,13 +31,14 @@ class LossFactor {
   [[nodiscard]] bool divides() const { return divides_; }
 
  private:
-  void warn(double factor);
+  void look_for_mistake(double samples, double factor);
 
   bool is_alone_;
   bool is_sum_;
   bool scales_buckets_;
-  double reference_;       // n_ref
-  bool may_be_forgotten_;  // nominal_samples was not set, and the warning has not been given
+  bool is_nominal_;   // n_ref is nominal_samples
+  double reference_;  // n_ref
+  bool is_watchful_;  // on rank 0, until a warning was given or there is nothing to warn of
   bool divides_ = false;
   double for_buckets_ = 1;
 };

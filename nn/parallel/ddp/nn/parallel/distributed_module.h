@@ -18,14 +18,6 @@
 
 namespace ddp::nn {
 
-// A batch of a DataLoader: `count` samples of this rank, in that epoch and, if it tells, of a plan
-// with that fingerprint.
-template <class T>
-concept CountedBatch = requires(const T& batch) {
-  static_cast<double>(batch.count);
-  static_cast<std::int64_t>(batch.epoch);
-};
-
 // A value of the step that is averaged over ranks by weight, such as the mean loss of n samples
 // with weight n.
 struct StepMetric {
@@ -83,18 +75,12 @@ class DistributedModule final : public Module, public GradientOwner {
     backward(tape, loss, StepOptions{.samples = samples}, metrics);
   }
 
-  // The options of a step with this batch: samples, epoch and plan. To be completed by what else
-  // the step has to say, such as asks_to_stop. std::logic_error if the batch is another rank's part
-  // of the data, as when all ranks tell the sampler that they are rank 0; the other ranks then
-  // throw PeerError.
+  // ddp::step_options(). std::logic_error if the batch is another rank's part of the data, as when
+  // all ranks tell the sampler that they are rank 0; the other ranks then throw PeerError.
   template <CountedBatch Batch>
   [[nodiscard]] StepOptions step_options(const Batch& batch) const {
-    StepOptions step{.samples = batch.count, .epoch = batch.epoch};
     if constexpr (requires { batch.world_size; }) check_part(batch.rank, batch.world_size);
-    if constexpr (requires { batch.plan_fingerprint; }) {
-      step.plan_fingerprint = batch.plan_fingerprint;
-    }
-    return step;
+    return ddp::step_options(batch);
   }
 
   // Takes part in a vote of the next backward(), as DistributedDataParallel::vote does; behind it,
