@@ -112,8 +112,16 @@ std::string cause_of_factor(double factor, double growth) {
          "samples in that mean";
 }
 
-std::string cause_of_distance(double relative, const StepSketch& step, int ranks) {
+// `before` may be null.
+std::string cause_of_distance(double relative, const StepSketch& step, const StepSketch* before,
+                              int ranks) {
   if (std::isinf(relative)) return "it is infinite or not a number";
+  if (before != nullptr && step.samples != before->samples) {
+    return fmt::format(
+        "this step has {} samples and the one before {}: is the mean loss multiplied by what "
+        "begin_step returns?",
+        step.samples, before->samples);
+  }
   if (relative < kRelated) {
     return "a mean of the ranks' means, where their batches are unequal? If it is rounding, as of "
            "16-bit arithmetic, it vanishes in float64, and a larger --tolerance allows it";
@@ -176,7 +184,7 @@ class Comparer {
     const bool is_first = before == nullptr;
     if (text.empty()) text = difference_of_values(a, b, before, is_first ? nullptr : control);
     if (text.empty()) text = difference_of_samples(a, b);
-    if (text.empty()) text = difference_of_gradients(a, b, control, is_first);
+    if (text.empty()) text = difference_of_gradients(a, b, before, control);
     if (text.empty()) return "";
     result_.may_be_rounding = result_.may_be_rounding || !is_first;
     return fmt::format("step {}: {}", a.step, text);
@@ -225,12 +233,12 @@ class Comparer {
   // Rounding does not scale all gradients alike; after the first step, what it has done to the
   // parameters may.
   std::string difference_of_gradients(const StepSketch& a, const StepSketch& b,
-                                      const StepSketch* control, bool is_first) {
+                                      const StepSketch* before, const StepSketch* control) {
     const Distance distance = distance_of_gradients(a, b);
     if (distance.relative > result_.gradients.relative) result_.gradients = distance;
     const auto factor = common_factor(a, b, tolerance_);
     const bool is_scaled = factor && std::abs(*factor - 1) > tolerance_;
-    const bool has_control = control != nullptr && !(is_first && is_scaled);
+    const bool has_control = control != nullptr && !(before == nullptr && is_scaled);
     const Distance of_control = has_control ? distance_of_gradients(a, *control) : Distance();
     if (!is_far(distance, of_control)) return "";
     if (is_scaled) {
@@ -246,7 +254,7 @@ class Comparer {
             : "";
     return fmt::format("the gradient of '{}' differs by {:.2g}{}: {}", distance.parameter,
                        distance.relative, of_last_bits,
-                       cause_of_distance(distance.relative, a, other_.ranks));
+                       cause_of_distance(distance.relative, a, before, other_.ranks));
   }
 
   const Run& reference_;

@@ -65,6 +65,19 @@ Run record_control(const Run& reference, const Options& options) {
   return control;
 }
 
+// Mistakes with unequal batches show only where there are some.
+std::string remark_on_sizes(const Run& run) {
+  const auto differs = [&](const StepSketch& step) {
+    return step.samples != run.steps.front().samples;
+  };
+  const bool is_counted = !run.steps.empty() && run.steps.front().samples != run.ranks;
+  if (!is_counted || std::ranges::any_of(run.steps, differs)) return "";
+  return fmt::format(
+      "all these steps have {} samples: --steps {} or more, beyond the end of an epoch, compares a "
+      "smaller batch, too\n",
+      run.steps.front().samples, run.steps.size() + 1);
+}
+
 int prove(const Options& options) {
   const Run reference = record_run(options.ranks.front(), options);
   print(fmt::format("{}: {}\n", count_ranks(reference.ranks), describe_steps(reference)));
@@ -86,6 +99,7 @@ int prove(const Options& options) {
   }
   print(fmt::format("the same model with any of these numbers of ranks{}\n",
                     control ? ", but for rounding, which grows" : ""));
+  print(remark_on_sizes(reference));
   return EXIT_SUCCESS;
 }
 

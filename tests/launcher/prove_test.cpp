@@ -236,17 +236,20 @@ TEST_CASE("a program that is right passes, and is ended after the steps", "[prov
     CAPTURE(program);
     const Result result = prove_worker(program);
     CHECK(result.exit_code == 0);
-    CHECK_THAT(result.out, Contains("1 rank: 3 steps of 60 samples\n2 ranks: gradients ") &&
-                               Contains("\n3 ranks: gradients ") &&
-                               Contains("\nthe same model with any of these numbers of ranks\n") &&
-                               !Contains("trained to the end"));
+    CHECK_THAT(result.out,
+               Contains("1 rank: 3 steps of 60 samples\n2 ranks: gradients ") &&
+                   Contains("\n3 ranks: gradients ") &&
+                   Contains("\nthe same model with any of these numbers of ranks\n"
+                            "all these steps have 60 samples: --steps 4 or more, beyond "
+                            "the end of an epoch") &&
+                   !Contains("trained to the end"));
     CHECK(result.err.empty() == (program != "none, skips"));
   }
 }
 
 TEST_CASE("steps are described in a line, however many", "[prove]") {
   CHECK_THAT(prove_worker("none, short batch").out,
-             Contains("1 rank: 3 steps of 30 to 60 samples\n"));
+             Contains("1 rank: 3 steps of 31 to 60 samples\n") && !Contains("--steps"));
   CHECK_THAT(prove({"--steps", "1", "1,2", DDP_PROVE_WORKER_PATH, "none"}).out,
              Contains("1 rank: 1 step of 60 samples\n"));
 }
@@ -270,6 +273,10 @@ TEST_CASE("mistakes are found and explained", "[prove]") {
       "factor",
       "step 1: all gradients are 0.5 times those with 1 rank: multiply the mean loss by what "
       "begin_step returns");
+  check_found("factor, short batch", "step 2: the gradient of ");
+  CHECK_THAT(prove_worker("factor, short batch", "1,3").err,
+             Contains("this step has 31 samples and the one before 60: is the mean loss multiplied "
+                      "by what begin_step returns?"));
   check_found("same data", "step 1: the gradient of ");
   check_found("seed", "step 1: parameter 'weight' differs by 0.3");
   check_found("batch of a rank", "step 1: samples: 60 with 1 rank, but 180 with 3 ranks");

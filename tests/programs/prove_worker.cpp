@@ -59,15 +59,16 @@ void train(const std::string& mistake) {
       group,
       {{"weight", {kInputs}, ddp::buffer_of(model.weight)},
        {"bias", {1}, ddp::buffer_of(model.bias)}},
-      {.nominal_samples = 10,
+      {.nominal_samples = mistake == "factor, short batch" ? kBatch / ranks : 10,
        .fold_scale = mistake == "none, folded",
        .non_finite = mistake == "none, skips" ? ddp::NonFinite::kSkip : ddp::NonFinite::kIgnore});
   for (int step = 0; step < kSteps; ++step) {
     std::vector<int> samples;
-    const int size = mistake == "none, short batch" && step == 1 ? batch / 2 : batch;
+    const bool is_short = step == 1 && mistake.ends_with("short batch");
+    const int size = is_short ? batch / 2 + 1 : batch;
     for (int i = own; i < size; i += ranks) samples.push_back(step * batch + i);
     double factor = ddp.begin_step({.samples = samples.size()});
-    if (mistake == "factor") factor = 1;
+    if (mistake.starts_with("factor")) factor = 1;
     if (mistake == "sum") factor *= ranks;
     if (mistake == "divided") factor /= ranks;
     Model gradient = gradient_of(model, samples);
