@@ -4,10 +4,14 @@
 #include <catch2/catch.hpp>
 
 #include <cmath>
+#include <csignal>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "support/child_process.h"
+#include "support/files.h"
+#include "support/ranks_of.h"
 
 using namespace ddp;
 using namespace std::chrono_literals;
@@ -95,4 +99,33 @@ TEST_CASE("a trainer of raw arrays learns the same on 1, 2 and 3 ranks", "[examp
     CHECK(difference("step 469 of 469: loss ") < 1e-4);  // rounding that ReLU has amplified
     CHECK(difference("test accuracy ") < 0.1);
   }
+}
+
+TEST_CASE("a trainer of one's own that is stopped and killed ends as if it had not been",
+          "[examples]") {
+  const test::TemporaryDirectory directory;
+  const auto start = [&](const std::string& checkpoints) {
+    return ChildProcess({DDP_LAUNCH_PATH, "-n", "2", "--max-restarts=1", DDP_STOP_AND_RESUME_PATH,
+                         directory / checkpoints});
+  };
+  const auto newest_of = [&](const std::string& checkpoints) {
+    const std::string list = test::bytes_of(directory / checkpoints / "latest");
+    return test::bytes_of(directory / checkpoints / list.substr(0, list.find('\n')));
+  };
+  ChildProcess unbroken = start("a");
+  REQUIRE(unbroken.wait(200s) == 0);
+  {
+    ChildProcess stopped = start("b");
+    stopped.wait_for_output("epoch 1:");
+    kill(stopped.pid(), SIGTERM);
+    CHECK(stopped.wait(60s) == 128 + SIGTERM);
+  }
+  ChildProcess resumed = start("b");
+  resumed.wait_for_output("resuming from ");
+  resumed.wait_for_output("epoch ");
+  kill(test::first_rank_of(resumed), SIGKILL);
+  REQUIRE(resumed.wait(200s) == 0);
+  CHECK_THAT(unbroken.out(), Catch::Contains("epoch 5:"));
+  CHECK(last_number(unbroken.out(), "accuracy ") > 80);
+  CHECK(newest_of("b") == newest_of("a"));
 }
