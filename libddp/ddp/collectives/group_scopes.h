@@ -29,8 +29,9 @@ class [[nodiscard]] ScopedIssuer : ScopedValue<std::uint8_t> {
 };
 
 // With several ranks on the CPU: a kAverage divides by *divisor in place of world_size; if that is
-// 0, finite sums become 0. It is read when the operation runs, after all operations before it, so one of them may compute it. It
-// must stay as it is until the operation is done, and be equal on all ranks.
+// 0, finite sums become 0. It is read when the operation runs, after all operations before it, so
+// one of them may compute it. It must stay as it is until the operation is done, and be equal on
+// all ranks.
 class [[nodiscard]] ScopedDivisor : ScopedValue<const double*> {
  public:
   ScopedDivisor(ProcessGroup& group, const double* divisor)
