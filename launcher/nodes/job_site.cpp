@@ -14,9 +14,12 @@
 #include "ddp/base/error.h"
 #include "ddp/base/system/host_name.h"
 #include "launcher/launch_error.h"
+#include "launcher/nodes/launcher_store.h"
+#include "launcher/nodes/meeting.h"
 #include "launcher/nodes/node_watch.h"
 #include "launcher/nodes/patience.h"
 #include "launcher/nodes/port_holder.h"
+#include "launcher/nodes/reachability.h"
 #include "launcher/nodes/store_port.h"
 
 namespace ddp::launcher {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
 // The keys, under the launchers' prefix, that are used while the nodes of a job meet and when the
-// job ends. NodeWatch has those used in between.
+// job ends. launcher_store.cpp has those of the job as a whole, NodeWatch those used in between.
 #pragma once
 
 #include <string>
@@ -10,7 +10,7 @@
 
 namespace ddp::launcher {
 
-// Who a node is (registration.h).
+// Who a node is (node.h).
 [[nodiscard]] inline std::string node_key(int rank) { return "node/" + std::to_string(rank); }
 
 // A counter that a node's launcher increments every kSignPeriod, from its registration on.

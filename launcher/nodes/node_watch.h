@@ -15,8 +15,8 @@
 #include "ddp/base/threads/life_sign.h"
 #include "ddp/base/time.h"
 #include "ddp/store/store.h"
+#include "launcher/nodes/meeting.h"
 #include "launcher/nodes/node_keys.h"
-#include "launcher/nodes/nodes.h"
 #include "launcher/nodes/other_nodes.h"
 
 namespace ddp::launcher {

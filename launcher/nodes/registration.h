@@ -8,8 +8,9 @@
 
 #include "ddp/base/time.h"
 #include "ddp/store/store.h"
+#include "launcher/nodes/node.h"
 #include "launcher/nodes/node_life.h"
-#include "launcher/nodes/nodes.h"
+#include "launcher/nodes/node_plan.h"
 
 namespace ddp::launcher {
 

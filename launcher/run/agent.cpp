@@ -11,7 +11,7 @@
 #include "ddp/base/net/poll_until.h"
 #include "ddp/base/system/host_name.h"
 #include "ddp/store/tcp_store.h"
-#include "launcher/nodes/nodes.h"
+#include "launcher/nodes/node.h"
 #include "launcher/nodes/worker_keys.h"
 #include "launcher/verdict/error_file.h"
 #include "launcher/verdict/verdict.h"

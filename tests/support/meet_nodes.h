@@ -8,7 +8,7 @@
 
 #include "ddp/base/time.h"
 #include "ddp/store/tcp_server.h"
-#include "launcher/nodes/nodes.h"
+#include "launcher/nodes/meeting.h"
 #include "launcher/nodes/patience.h"
 #include "launcher/output/console.h"
 #include "launcher/processes/signals.h"

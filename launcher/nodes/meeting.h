@@ -3,47 +3,18 @@
 // The nodes of a job: one launcher on each; they meet in the store that node 0's launcher hosts.
 #pragma once
 
-#include <sys/types.h>
-
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
-#include "ddp/base/endpoint.h"
 #include "ddp/store/store.h"
-#include "launcher/launch_error.h"
+#include "launcher/nodes/node.h"
+#include "launcher/nodes/node_plan.h"
 #include "launcher/nodes/patience.h"
 
 namespace ddp::launcher {
-
-struct Node {
-  std::string host;  // host name
-  pid_t launcher = 0;
-  int workers = 0;
-};
-
-// "node 1 (gpu-b)"
-[[nodiscard]] std::string describe_node(int rank, const std::string& host);
-
-struct NodePlan {
-  std::optional<int> rank = 0;  // nothing: the next free one
-  int count = 1;
-  Endpoint store = {};            // node 0's, as the others reach it
-  std::uint16_t worker_port = 0;  // on node 0's host; node 0 chooses it
-  std::string run_id = {};        // node 0 must have one; empty: any
-  std::string terms = {};         // flags that must be the same on all nodes
-};
-
-// Throws LaunchError for a store on a loopback address, which no other host can reach. Retries an
-// unknown name for kLateName.
-void check_reachable(const Endpoint& store, int node_count, Patience& patience);
-
-// For the store: one field per line.
-[[nodiscard]] std::string serialize(const Node& node);
-[[nodiscard]] Node parse_node(const std::string& text);
 
 struct Meeting {
   std::shared_ptr<Store> store = {};  // the launchers' part of the store
@@ -70,16 +41,5 @@ using TakeStore = std::function<bool(NodePlan&)>;
 [[nodiscard]] Meeting meet_nodes(
     NodePlan plan, const Node& self, Patience& patience,
     const TakeStore& take_store = [](NodePlan&) { return false; });
-
-// True if a job that is ending is served there.
-[[nodiscard]] bool serves_ending_job(const Endpoint& store) noexcept;
-
-// For a launcher that cannot take part: those that already wait say that this host was refused, and
-// why. For one that has lost its agent, after that has met the others: they end the job with that
-// sentence. Both take a second at most if there is no store.
-void tell_refusal(const NodePlan& plan, const std::string& host,
-                  const LaunchError& reason) noexcept;
-void tell_loss(const NodePlan& plan, const std::string& host, pid_t agent,
-               const std::string& sentence) noexcept;
 
 }  // namespace ddp::launcher

@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: MIT
+#include "launcher/nodes/meeting.h"
+
+#include <fmt/core.h>
+
+#include <exception>
+#include <optional>
+#include <utility>
+
+#include "ddp/base/error.h"
+#include "ddp/base/rank_list.h"
+#include "launcher/launch_error.h"
+#include "launcher/nodes/gathering.h"
+#include "launcher/nodes/launcher_store.h"
+#include "launcher/nodes/node_keys.h"
+#include "launcher/nodes/registration.h"
+
+namespace ddp::launcher {
+namespace {
+
+constexpr Timeout kBetweenTries{250};
+
+void wait_for_node0(const Error& error, Patience& patience) {
+  patience.wait([&] { return "node 0 does not answer: " + describe(error); });
+}
+
+std::shared_ptr<Store> connect(NodePlan& plan, Patience& patience, const TakeStore& take_store) {
+  for (;;) {
+    try {
+      return open_launcher_store(plan.store);
+    } catch (const Error& error) {
+      if (!plan.rank && take_store(plan)) continue;
+      wait_for_node0(error, patience);
+    }
+  }
+}
+
+std::string describe_waiting(Store& store, const NodePlan& plan) {
+  std::vector<int> missing;
+  for (int rank = 0; rank < plan.count; ++rank) {
+    if (!store.has(node_key(rank))) missing.push_back(rank);
+  }
+  const auto here = static_cast<std::size_t>(plan.count) - missing.size();
+  const std::string refused = last_refusal(store);
+  return fmt::format("{}/{} nodes here; {}{}{}{}", here, plan.count,
+                     missing.empty() ? "" : "missing node " + number_list(missing) + "; ",
+                     plan.rank == 0 ? "listening on " : "meeting at ", to_string(plan.store),
+                     refused.empty() ? "" : "; refused " + refused);
+}
+
+// Only for a job that is this node's, too; another job's store stays untouched.
+std::string wait_for_run_id(Store& store, const NodePlan& plan, Patience& patience) {
+  for (;;) {
+    std::string run_id = agreed_run_id(store, plan);
+    if (!run_id.empty()) return run_id;
+    patience.wait([&] { return describe_waiting(store, plan); });
+  }
+}
+
+// Returns the entries of all nodes.
+std::string wait_for_others(Store& store, const NodePlan& plan, int self,
+                            Registration& registration, Patience& patience) {
+  Gathering gathering(store, plan.count);
+  for (;;) {
+    registration.show_life();
+    if (self == 0) gathering.close_if_complete();
+    if (std::optional<std::string> met = store.find(kMetKey)) return *std::move(met);
+    patience.wait([&] { return describe_waiting(store, plan) + gathering.silent_nodes(); });
+  }
+}
+
+// Returns this node's rank; nothing if the job in this store ends meanwhile.
+std::optional<int> join(const std::shared_ptr<Store>& store, const NodePlan& plan,
+                        const std::string& host, Registration& registration, Patience& patience) {
+  try {
+    check_terms(*store, plan);
+    std::optional<int> rank = registration.make(store, plan);
+    while (!rank && !is_over(*store)) {
+      patience.wait([&] { return registration.obstacle(); }, kBetweenTries);
+      rank = registration.make(store, plan);
+    }
+    if (rank) withdraw_refusal(*store, host);
+    return rank;
+  } catch (const LaunchError& refusal) {
+    try {
+      write_refusal(*store, host, refusal);
+    } catch (const std::exception&) {
+      // The store does not answer.
+    }
+    throw;
+  }
+}
+
+// Nothing if the store is that of an earlier job, whose node 0 has not quite ended yet.
+std::optional<Meeting> try_to_meet(NodePlan& plan, const std::string& host,
+                                   Registration& registration, Patience& patience,
+                                   const TakeStore& take_store) {
+  Meeting meeting;
+  meeting.store = connect(plan, patience, take_store);
+  Store& store = *meeting.store;
+  if (is_over(store) && !registration.is_in(store)) return std::nullopt;
+  if (plan.rank == 0) announce(store, plan);
+  meeting.run_id = wait_for_run_id(store, plan, patience);
+  const std::optional<int> rank = join(meeting.store, plan, host, registration, patience);
+  if (!rank) return std::nullopt;
+  meeting.self = *rank;
+  const std::string met = wait_for_others(store, plan, *rank, registration, patience);
+  if (!registration.is_among(met)) {
+    throw LaunchError(
+        fmt::format("the nodes of the job have met without this one: another launcher has become "
+                    "node {}, since this one showed no sign of life",
+                    *rank));
+  }
+  meeting.worker_port = agreed_worker_port(store);
+  meeting.nodes = parse_nodes(met, plan.count);
+  return meeting;
+}
+
+}  // namespace
+
+int Meeting::first_rank(int node) const {
+  int sum = 0;
+  for (int before = 0; before < node; ++before) {
+    sum += nodes[static_cast<std::size_t>(before)].workers;
+  }
+  return sum;
+}
+
+// Abandons a connection on which nobody answers, or which is closed, and makes a new one: there may
+// be a new node 0 with a new store.
+Meeting meet_nodes(NodePlan plan, const Node& self, Patience& patience,
+                   const TakeStore& take_store) {
+  Registration registration(self);
+  for (;;) {
+    try {
+      std::optional<Meeting> meeting =
+          try_to_meet(plan, self.host, registration, patience, take_store);
+      if (meeting) {
+        registration.keep();
+        return *std::move(meeting);
+      }
+      patience.wait([&] { return "an earlier job has yet to end at " + to_string(plan.store); },
+                    kBetweenTries);
+    } catch (const TimeoutError& error) {
+      wait_for_node0(error, patience);
+    } catch (const NetworkError& error) {
+      wait_for_node0(error, patience);
+    }
+  }
+}
+
+}  // namespace ddp::launcher

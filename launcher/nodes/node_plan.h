@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "ddp/base/endpoint.h"
+
+namespace ddp::launcher {
+
+// What a launcher knows of its job before it meets the others.
+struct NodePlan {
+  std::optional<int> rank = 0;  // nothing: the next free one
+  int count = 1;
+  Endpoint store = {};            // node 0's, as the others reach it
+  std::uint16_t worker_port = 0;  // on node 0's host; node 0 chooses it
+  std::string run_id = {};        // node 0 must have one; empty: any
+  std::string terms = {};         // flags that must be the same on all nodes
+};
+
+}  // namespace ddp::launcher
