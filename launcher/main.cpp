@@ -33,6 +33,7 @@
 #include "launcher/processes/guardian.h"
 #include "launcher/processes/signals.h"
 #include "launcher/run/agent.h"
+#include "launcher/run/private_folder.h"
 #include "launcher/run/run_folder.h"
 #include "launcher/verdict/failure.h"
 

@@ -86,7 +86,7 @@ void describe_value(EnvironmentBlock& block, const std::string& name, const char
 std::vector<PlannedWorker> preview(const WorkerPlan& plan, JobLayout layout) {
   if (layout.run_id.empty()) layout.run_id = "(a random one)";
   // With empty paths these variables would be missing.
-  const Attempt attempt{.error_directory = "?", .worker_slots = "?"};
+  const Attempt attempt{.folder = {"?"}, .worker_slots = "?"};
   Workers workers;
   for (int local_rank = 0; local_rank < layout.local_world_size; ++local_rank) {
     PlannedWorker& worker = workers.emplace_back();

@@ -90,7 +90,7 @@ EnvironmentBlock worker_environment(const WorkerPlan& plan, const JobLayout& lay
   for (const std::string& name : changes.unset) remove(block, name);
   for (const auto& [name, value] : changes.set) set(block, name, value);
   for (const auto& [name, value] : changes.set_if_missing) set_if_missing(block, name, value);
-  set(block, "TORCHELASTIC_ERROR_FILE", error_file(attempt.error_directory, local_rank));
+  set(block, "TORCHELASTIC_ERROR_FILE", attempt.folder.error_file(local_rank));
   for (const auto& [name, value] : placement.environment) set(block, name, value);
   // A Python program that is executed by itself; others get -u.
   const bool is_python = !plan.command.argv.empty() && plan.command.argv.front().ends_with(".py");
@@ -103,9 +103,9 @@ EnvironmentBlock worker_environment(const WorkerPlan& plan, const JobLayout& lay
   if (!plan.rank0_terminal.empty() && env.rank == 0) {
     set(block, "DDP_LAUNCH_TTY", plan.rank0_terminal);
   }
-  if (const std::string& directory = attempt.error_directory; !directory.empty()) {
-    set(block, "DDP_CRASH_FILE", crash_file(directory, local_rank));
-    if (has_files(plan.logs)) set(block, "DDP_EVENTS_FILE", events_file(directory, local_rank));
+  if (!attempt.folder.path.empty()) {
+    set(block, "DDP_CRASH_FILE", attempt.folder.crash_file(local_rank));
+    if (has_files(plan.logs)) set(block, "DDP_EVENTS_FILE", attempt.folder.events_file(local_rank));
   }
   if (!attempt.worker_slots.empty()) set(block, "DDP_WORKER_SLOTS", attempt.worker_slots);
   return block;

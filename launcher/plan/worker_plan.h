@@ -17,6 +17,7 @@
 #include "launcher/options/command.h"
 #include "launcher/options/options.h"
 #include "launcher/placement/placement.h"
+#include "launcher/plan/attempt_folder.h"
 
 namespace ddp::launcher {
 
@@ -58,17 +59,9 @@ struct JobLayout {
 
 struct Attempt {
   int restart_count = 0;
-  // Holds the workers' error and crash records; empty: none.
-  std::string error_directory = {};
+  AttemptFolder folder = {};
   std::string worker_slots = {};  // path of the memory of WorkerSlots; empty: none
 };
-
-// A worker's own directory in Attempt::error_directory, and its files there, which have no path if
-// there is no such directory.
-[[nodiscard]] std::string rank_directory(const std::string& directory, int local_rank);
-[[nodiscard]] std::string error_file(const std::string& directory, int local_rank);
-[[nodiscard]] std::string crash_file(const std::string& directory, int local_rank);
-[[nodiscard]] std::string events_file(const std::string& directory, int local_rank);
 
 [[nodiscard]] Placement placement_of(const WorkerPlan& plan, int local_rank);
 

@@ -139,7 +139,9 @@ void Agent::pass_on(const Failure& failure) const {
   if (path == nullptr) return;
   const auto* worker = std::get_if<WorkerFailure>(&failure);
   const std::string record =
-      worker == nullptr ? "" : job_.files.error_file(worker->first.rank - job_.layout.first_rank);
+      worker == nullptr
+          ? ""
+          : job_.files.attempt().error_file(worker->first.rank - job_.layout.first_rank);
   pass_on_error_record(record, path, verdict(failure), exit_code_after(failure));
 }
 

@@ -47,9 +47,8 @@ Workers::Workers(const Job& job, int restart_count)
       slots_(job.layout.local_world_size) {
   const std::string remark = job_.files.begin_attempt(job_.layout.local_world_size, restart_count);
   if (!remark.empty()) job_.console.say(remark);
-  start({.restart_count = restart_count,
-         .error_directory = job_.files.error_directory(),
-         .worker_slots = slots_.path()});
+  folder_ = job_.files.attempt();
+  start({.restart_count = restart_count, .folder = folder_, .worker_slots = slots_.path()});
   for (Worker& worker : workers_) {
     worker.wait_for_exec(job_.plan.command, job_.signals);
     read_output(worker);
@@ -89,7 +88,7 @@ void Workers::read_output(Worker& worker) {
                .channel = channel,
                .pipe = channel == Channel::kOut ? worker.take_stdout() : worker.take_stderr(),
                .is_shown = where.to_console,
-               .log_file = where.to_file ? job_.files.log_file(local_rank, channel) : ""});
+               .log_file = where.to_file ? folder_.log_file(local_rank, channel) : ""});
   }
 }
 
@@ -136,7 +135,7 @@ std::optional<Ending> Workers::record_end(pid_t pid, int status, const rusage& u
   worker->record_end(status);
   logs_.drain(worker->rank());
   Ending ending = post_mortem_.examine({.rank = worker->rank(), .pid = pid, .status = status},
-                                       usage, job_.files.error_file(worker->local_rank()));
+                                       usage, folder_.error_file(worker->local_rank()));
   if (ending.is_failure() && !ending.record) ending.record = noted(worker->rank()).error;
   return ending;
 }
@@ -145,14 +144,14 @@ void Workers::add_traces(WorkerFailure& failure) const {
   const int rank = failure.first.rank;
   if (!failure.step) failure.step = noted(rank).step;
   failure.host = host_name();
-  failure.frames = read_crash_record(job_.files.crash_file(local_rank(rank)),
+  failure.frames = read_crash_record(folder_.crash_file(local_rank(rank)),
                                      exit_code_of(failure.first.status) - 128);
   StderrTail tail = logs_.stderr_tail(rank);
   failure.last_lines = std::move(tail.lines);
   explain_abort(failure);
   failure.lines_are_in_view = tail.is_in_view;
-  if (logs_.files_are_complete()) {
-    failure.log_file = job_.files.log_file(local_rank(rank), Channel::kErr);
+  if (has_files(job_.plan.logs) && logs_.files_are_complete()) {
+    failure.log_file = folder_.log_file(local_rank(rank), Channel::kErr);
   }
 }
 

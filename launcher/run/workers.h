@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "launcher/output/log_mux.h"
+#include "launcher/plan/attempt_folder.h"
 #include "launcher/run/job.h"
 #include "launcher/run/worker.h"
 #include "launcher/run/worker_slots.h"
@@ -53,6 +54,7 @@ class Workers {
   [[nodiscard]] int local_rank(int rank) const { return rank - job_.layout.first_rank; }
 
   Job job_;
+  AttemptFolder folder_;
   LogMux logs_;
   PostMortem post_mortem_;
   WorkerSlots slots_;

@@ -14,6 +14,7 @@
 #include "ddp/base/file_descriptor.h"
 #include "launcher/launch_error.h"
 #include "launcher/output/log_route.h"
+#include "launcher/run/private_folder.h"
 #include "launcher/run/run_folder.h"
 #include "launcher/verdict/crash_report.h"
 #include "launcher/verdict/error_file.h"
@@ -123,11 +124,11 @@ TEST_CASE("a run has a folder for each attempt and rank", "[run-folder]") {
   RunFolder files(into(folder / "deep" / "logs"), job_of("cafe"), "");
   CHECK(files.begin_attempt(2, 0).empty());
   const std::string root = (folder / "deep/logs/cafe").string();
-  CHECK(files.error_file(1) == root + "/attempt_0/1/error.json");
-  CHECK(files.log_file(0, Channel::kOut) == root + "/attempt_0/0/stdout.log");
-  CHECK(files.log_file(1, Channel::kErr) == root + "/attempt_0/1/stderr.log");
+  CHECK(files.attempt().error_file(1) == root + "/attempt_0/1/error.json");
+  CHECK(files.attempt().log_file(0, Channel::kOut) == root + "/attempt_0/0/stdout.log");
+  CHECK(files.attempt().log_file(1, Channel::kErr) == root + "/attempt_0/1/stderr.log");
   CHECK(files.begin_attempt(2, 1).empty());
-  CHECK(files.error_file(1) == root + "/attempt_1/1/error.json");
+  CHECK(files.attempt().error_file(1) == root + "/attempt_1/1/error.json");
   CHECK(std::filesystem::is_directory(root + "/attempt_1/1"));
   CHECK(files.remark().empty());
 }
@@ -137,7 +138,7 @@ TEST_CASE("a run does not overwrite the files of another", "[run-folder]") {
   for (const std::string name : {"job", "job_2", "job_3"}) {
     RunFolder files(into(folder.path()), job_of("job"), "");
     CHECK(files.begin_attempt(2, 0).empty());
-    CHECK(files.error_file(0) == (folder / name / "attempt_0/0/error.json").string());
+    CHECK(files.attempt().error_file(0) == (folder / name / "attempt_0/0/error.json").string());
   }
 }
 
@@ -163,13 +164,12 @@ TEST_CASE("without a log folder there are only error files", "[run-folder]") {
   {
     const PrivateFolder folder;
     RunFolder files({}, job_of("cafe"), folder.path());
-    CHECK(files.error_file(1).empty());
+    CHECK(files.attempt().error_file(1).empty());
     CHECK(files.begin_attempt(2, 0).empty());
-    CHECK(files.error_directory() == folder.path() + "/attempt_0");
-    CHECK(files.error_file(1) == folder.path() + "/attempt_0/1/error.json");
-    CHECK(files.log_file(1, Channel::kErr).empty());
-    write_bytes(files.error_file(1), "{}");
-    CHECK(std::filesystem::exists(files.error_file(1)));
+    CHECK(files.attempt().path == folder.path() + "/attempt_0");
+    CHECK(files.attempt().error_file(1) == folder.path() + "/attempt_0/1/error.json");
+    write_bytes(files.attempt().error_file(1), "{}");
+    CHECK(std::filesystem::exists(files.attempt().error_file(1)));
     path = folder.path();
   }
   CHECK_FALSE(std::filesystem::exists(path));
@@ -207,8 +207,8 @@ TEST_CASE("the private folder of launchers that were killed is removed by a late
 TEST_CASE("without any folder there are no files", "[run-folder]") {
   RunFolder files({}, job_of("cafe"), "");
   CHECK(files.begin_attempt(2, 0).empty());
-  CHECK(files.error_directory().empty());
-  CHECK(files.error_file(0).empty());
+  CHECK(files.attempt().path.empty());
+  CHECK(files.attempt().error_file(0).empty());
 }
 
 TEST_CASE("a folder that has vanished costs an attempt its files, and not the job",
@@ -222,12 +222,12 @@ TEST_CASE("a folder that has vanished costs an attempt its files, and not the jo
   std::filesystem::remove_all(logs.log_root());
   write_bytes(logs.log_root(), "");
   CHECK_THAT(logs.begin_attempt(2, 2), Contains("/cafe/attempt_2: Not a directory; this attempt"));
-  CHECK(logs.log_file(0, Channel::kOut).empty());
+  CHECK(logs.attempt().log_file(0, Channel::kOut).empty());
   const PrivateFolder own;
   RunFolder files({}, job_of("cafe"), own.path());
   std::filesystem::remove_all(own.path());
   CHECK_THAT(files.begin_attempt(2, 1), Contains("the verdict will not know the errors"));
-  CHECK(files.error_directory().empty());
+  CHECK(files.attempt().path.empty());
 }
 
 TEST_CASE("a log folder that cannot be made is refused", "[run-folder]") {

@@ -125,7 +125,7 @@ TEST_CASE("the job's own settings reach the environment", "[environment]") {
   job.plan.rank0_terminal = "/dev/pts/7";
   job.plan.logs.directory = "/logs";
   job.attempt.restart_count = 1;
-  job.attempt.error_directory = "/e";
+  job.attempt.folder.path = "/e";
   const EnvironmentBlock block = job.environment(1);
   const std::pair<const char*, const char*> expected[] = {
       {"RANK", "3"},
