@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "ddp/base/rank_list.h"
 #include "launcher/launch_error.h"
 #include "launcher/options/draft.h"
 #include "launcher/options/fellow_launchers.h"
@@ -53,9 +54,8 @@ void settle_nodes(Draft& draft, const WorkerEnv::Lookup& environment) {
 
 void check_nodes(const NodeOptions& nodes) {
   if (nodes.rank.value_or(0) >= nodes.count) {
-    throw LaunchError(fmt::format("--node_rank={}: with {} node{} (--nnodes), the largest is {}",
-                                  *nodes.rank, nodes.count, nodes.count == 1 ? "" : "s",
-                                  nodes.count - 1));
+    throw LaunchError(fmt::format("--node_rank={}: with {} (--nnodes), the largest is {}",
+                                  *nodes.rank, counted(nodes.count, "node"), nodes.count - 1));
   }
   if (nodes.count == 1) return;
   if (nodes.endpoint.host.empty()) {

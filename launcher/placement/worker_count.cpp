@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "ddp/base/rank_list.h"
 #include "launcher/launch_error.h"
 #include "launcher/placement/gpu_list.h"
 
@@ -52,10 +53,10 @@ WorkerCount count_for_number(int workers, const Machine& machine, bool may_share
     return {workers, fmt::format(kNoGpuRemark, reason_for_none(gpus, machine))};
   }
   if (visible == 0 || workers <= visible || may_share_gpus) return {workers, ""};
-  return {workers, fmt::format("{} workers, but {} visible GPU{}: a GPU takes one rank, so use "
+  return {workers, fmt::format("{} workers, but {}: a GPU takes one rank, so use "
                                "-n {}, --oversubscribe to let them share, or "
                                "CUDA_VISIBLE_DEVICES= to run on the CPU",
-                               workers, visible, visible == 1 ? "" : "s", visible)};
+                               workers, counted(visible, "visible GPU"), visible)};
 }
 
 }  // namespace

@@ -12,6 +12,7 @@
 #include <optional>
 #include <utility>
 
+#include "ddp/base/rank_list.h"
 #include "ddp/base/system/cpu_count.h"
 #include "ddp/base/system/descriptor_limit.h"
 #include "launcher/launch_error.h"
@@ -65,9 +66,9 @@ void require_descriptors(int workers) {
   rlimit limit{};
   const rlim_t needed = 5 * static_cast<rlim_t>(workers) + 32;
   if (::getrlimit(RLIMIT_NOFILE, &limit) == 0 && needed > limit.rlim_cur) {
-    throw LaunchError(fmt::format("{} worker{} {} open files, but the limit is {} (ulimit -Hn)",
-                                  workers, workers == 1 ? " needs" : "s need", needed,
-                                  limit.rlim_cur));
+    throw LaunchError(fmt::format("{} {} {} open files, but the limit is {} (ulimit -Hn)",
+                                  counted(workers, "worker"), workers == 1 ? "needs" : "need",
+                                  needed, limit.rlim_cur));
   }
 }
 
@@ -143,7 +144,7 @@ JobPlan plan_job(const Options& options) {
 // One filter may be meant for nodes with different numbers of workers, so it may name more.
 void check_shown_ranks(const LogOptions& logs, const JobLayout& layout) {
   const int workers = layout.world_size;
-  const std::string among = fmt::format("among {} worker{}", workers, workers == 1 ? "" : "s");
+  const std::string among = "among " + counted(workers, "worker");
   const auto is_there = [workers](int rank) { return rank < workers; };
   const auto absent = std::ranges::find_if_not(logs.show.ranks, is_there);
   if (absent != logs.show.ranks.end()) {
@@ -157,8 +158,8 @@ void check_shown_ranks(const LogOptions& logs, const JobLayout& layout) {
 }
 
 std::string describe_job(const WorkerPlan& plan, const JobLayout& layout) {
-  return fmt::format("{} worker{} of {}, store at {}, run id {}, OMP_NUM_THREADS={} unless set",
-                     layout.world_size, layout.world_size == 1 ? "" : "s", plan.command.path,
+  return fmt::format("{} of {}, store at {}, run id {}, OMP_NUM_THREADS={} unless set",
+                     counted(layout.world_size, "worker"), plan.command.path,
                      to_string(layout.store), layout.run_id, omp_threads_per_worker(plan, layout));
 }
 

@@ -11,6 +11,8 @@
 #include <string_view>
 #include <utility>
 
+#include "ddp/base/rank_list.h"
+
 namespace ddp::prove {
 namespace {
 
@@ -129,7 +131,7 @@ std::string cause_of_distance(double relative, const StepSketch& step, const Ste
   std::string text = fmt::format(
       "with {}, is each sample of the global batch read once (a sampler with rank and world size, "
       "and the same seed on all)? Do dropout or augmentation depend on the rank?",
-      count_ranks(ranks));
+      counted(ranks, "rank"));
   if (step.has_buffers) {
     text += " Does batch norm see the rank's own batch alone (convert_sync_batchnorm)?";
   }
@@ -170,8 +172,8 @@ class Comparer {
   // "samples: 60 with 1 rank, but 180 with 3 ranks".
   template <class T>
   [[nodiscard]] std::string differ(std::string_view what, T a, T b) const {
-    return fmt::format("{}: {} with {}, but {} with {}", what, a, count_ranks(reference_.ranks), b,
-                       count_ranks(other_.ranks));
+    return fmt::format("{}: {} with {}, but {} with {}", what, a, counted(reference_.ranks, "rank"),
+                       b, counted(other_.ranks, "rank"));
   }
 
   std::string difference_in_step(std::size_t k) {
@@ -243,7 +245,7 @@ class Comparer {
     if (!is_far(distance, of_control)) return "";
     if (is_scaled) {
       return fmt::format("all gradients are {:.4g} times those with {}: {}", *factor,
-                         count_ranks(reference_.ranks),
+                         counted(reference_.ranks, "rank"),
                          cause_of_factor(*factor, 1.0 * other_.ranks / reference_.ranks));
     }
     result_.may_be_rounding = distance.relative < kRelated;
@@ -268,10 +270,6 @@ class Comparer {
 
 Comparison compare(const Run& reference, const Run& other, double tolerance, const Run* control) {
   return Comparer(reference, other, tolerance, control).run();
-}
-
-std::string count_ranks(int ranks) {
-  return fmt::format("{} rank{}", ranks, ranks == 1 ? "" : "s");
 }
 
 }  // namespace ddp::prove

@@ -40,7 +40,4 @@ struct Comparison {
 [[nodiscard]] Comparison compare(const Run& reference, const Run& other, double tolerance,
                                  const Run* control = nullptr);
 
-// "1 rank", "3 ranks".
-[[nodiscard]] std::string count_ranks(int ranks);
-
 }  // namespace ddp::prove

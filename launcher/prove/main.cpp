@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "ddp/base/error.h"
+#include "ddp/base/rank_list.h"
 #include "ddp/base/system/write_all.h"
 #include "launcher/launch_error.h"
 #include "launcher/prove/equivalence.h"
@@ -40,8 +41,7 @@ std::string describe_steps(const Run& run) {
   const auto [least, most] = std::ranges::minmax(run.steps, {}, &StepSketch::samples);
   const std::string range =
       least.samples == most.samples ? "" : fmt::format("{} to ", least.samples);
-  return fmt::format("{} step{} of {}{} samples", run.steps.size(),
-                     run.steps.size() == 1 ? "" : "s", range, most.samples);
+  return fmt::format("{} of {}{} samples", counted(run.steps.size(), "step"), range, most.samples);
 }
 
 std::string to_text(const char* what, const Distance& distance) {
@@ -61,7 +61,7 @@ Run record_control(const Run& reference, const Options& options) {
   Run control = record_run(reference.ranks, options, Start::kNudged);
   constexpr double kAny = std::numeric_limits<double>::infinity();
   print(fmt::format("{}, starting from parameters that differ in their last bits: {}\n",
-                    count_ranks(control.ranks), describe(compare(reference, control, kAny))));
+                    counted(control.ranks, "rank"), describe(compare(reference, control, kAny))));
   return control;
 }
 
@@ -80,7 +80,7 @@ std::string remark_on_sizes(const Run& run) {
 
 int prove(const Options& options) {
   const Run reference = record_run(options.ranks.front(), options);
-  print(fmt::format("{}: {}\n", count_ranks(reference.ranks), describe_steps(reference)));
+  print(fmt::format("{}: {}\n", counted(reference.ranks, "rank"), describe_steps(reference)));
   std::optional<Run> control;
   for (std::size_t i = 1; i < options.ranks.size(); ++i) {
     const Run other = record_run(options.ranks[i], options);
@@ -91,11 +91,11 @@ int prove(const Options& options) {
     }
     if (!comparison.difference.empty()) {
       return fail(
-          fmt::format("{} and {} do not train the same model: {}", count_ranks(reference.ranks),
-                      count_ranks(other.ranks), comparison.difference),
+          fmt::format("{} and {} do not train the same model: {}", counted(reference.ranks, "rank"),
+                      counted(other.ranks, "rank"), comparison.difference),
           kDiffer);
     }
-    print(fmt::format("{}: {}\n", count_ranks(other.ranks), describe(comparison)));
+    print(fmt::format("{}: {}\n", counted(other.ranks, "rank"), describe(comparison)));
   }
   print(fmt::format("the same model with any of these numbers of ranks{}\n",
                     control ? ", but for rounding, which grows" : ""));

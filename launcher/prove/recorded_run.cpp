@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "ddp/base/file_descriptor.h"
+#include "ddp/base/rank_list.h"
 #include "ddp/base/step_sketch.h"
 #include "ddp/base/system/process_status.h"
 #include "launcher/launch_error.h"
@@ -105,7 +106,7 @@ Run record_run(int ranks, const Options& options, Start start) {
   const int exit_code = run(launch_command(ranks, options));
   if (exit_code != 0) {
     throw launcher::LaunchError(
-        fmt::format("the run with {} ended with exit code {}", count_ranks(ranks), exit_code),
+        fmt::format("the run with {} ended with exit code {}", counted(ranks, "rank"), exit_code),
         exit_code == kDiffer ? kFailed : exit_code);
   }
   Run result{.ranks = ranks, .steps = file.read()};
@@ -113,7 +114,7 @@ Run record_run(int ranks, const Options& options, Start start) {
     throw launcher::LaunchError(fmt::format(
         "the run with {} made no step of a ddp::DistributedDataParallel (has it resumed from a "
         "checkpoint of the run before?)",
-        count_ranks(ranks)));
+        counted(ranks, "rank")));
   }
   return result;
 }

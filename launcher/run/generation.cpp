@@ -24,10 +24,6 @@ const char* was_or_were(const std::vector<int>& ranks) {
   return ranks.size() == 1 ? "was" : "were";
 }
 
-std::string count_ranks(std::size_t count) {
-  return fmt::format("{} rank{}", count, count == 1 ? "" : "s");
-}
-
 }  // namespace
 
 Generation::Generation(const Job& job, int restart_count)
@@ -101,7 +97,7 @@ void Generation::request_stop() {
   stopper_.expect_end(grace());
   job_.console.say(
       fmt::format("SIGUSR1: passed on to {}; ranks that still run after {:g} s are killed",
-                  count_ranks(told), seconds(grace())));
+                  counted(told, "rank"), seconds(grace())));
 }
 
 // To one worker only: one report is enough.
@@ -116,7 +112,7 @@ void Generation::stop_on(int signal_number) {
   const bool from_keyboard = is_from_keyboard(signal_number);
   if (signal_number == SIGKILL) {
     interrupt(signal_number);
-    job_.console.say(fmt::format("ddp-launch was killed; killing {}", count_ranks(remaining())));
+    job_.console.say("ddp-launch was killed; killing " + counted(remaining(), "rank"));
     kill_now();
   } else if (order_.confirm(signal_number)) {
     return;
@@ -202,7 +198,7 @@ std::string Generation::describe_stop() const {
     return fmt::format("no rank runs here any more; what is left of the job has {:g} s (--grace)",
                        seconds(grace()));
   }
-  return fmt::format("stopping {}, which {} {:g} s (--grace) to end", count_ranks(remaining()),
+  return fmt::format("stopping {}, which {} {:g} s (--grace) to end", counted(remaining(), "rank"),
                      remaining() == 1 ? "has" : "have", seconds(grace()));
 }
 

@@ -104,7 +104,7 @@ std::string describe_first(const WorkerFailure& failure) {
 
 std::string describe_others(int count, const char* fate) {
   if (count == 0) return "";
-  return fmt::format("; {} other rank{} {}", count, count == 1 ? "" : "s", fate);
+  return fmt::format("; {} {}", counted(count, "other rank"), fate);
 }
 
 void show_stderr(Console& console, const WorkerFailure& failure) {

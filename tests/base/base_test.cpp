@@ -283,6 +283,12 @@ TEST_CASE("ranks are listed in ranges, and some if there are many", "[base]") {
   CHECK(list(odd) == "ranks 1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31 and 4 more");
 }
 
+TEST_CASE("one of a thing is counted in the singular", "[base]") {
+  CHECK(counted(0, "rank") == "0 ranks");
+  CHECK(counted(1, "rank") == "1 rank");
+  CHECK(counted(2, "other rank") == "2 other ranks");
+}
+
 TEST_CASE("a lack of memory is called so", "[base]") {
   CHECK(describe(std::bad_alloc()) == "out of memory (std::bad_alloc)");
 }
