@@ -15,6 +15,7 @@
 #include "ddp/base/threads/periodic_thread.h"
 #include "ddp/collectives/group_scopes.h"
 #include "ddp/collectives/hang/flight_recorder.h"
+#include "ddp/collectives/hang/hang_watch.h"
 #include "ddp/collectives/meeting/let_all_read.h"
 #include "ddp/collectives/meeting/meeting.h"
 #include "ddp/collectives/peers/rank_identity.h"
@@ -101,6 +102,29 @@ std::string describe_trouble(const RankIdentity& leader, Timeout silence) {
   }
 }
 
+[[noreturn]] void refuse_different_calls(ProcessGroup& group, const std::string& what) {
+  const std::string text =
+      "[on_rank0] " + what +
+      ": one of them has skipped an on_rank0, or a collective before it; call it on all ranks, in "
+      "the same order";
+  group.abort(text);
+  throw MismatchError(text);
+}
+
+// All ranks submit the same collectives between two calls. So a rank 0 that has already submitted
+// more of them waits for this rank there, while this one waits here.
+void check_leader_is_not_ahead(ProcessGroup& group) {
+  const GroupConfig& config = group.state().config;
+  const std::string own = collectives_of(group);
+  if (config.hang_watch == nullptr || own.empty()) return;
+  const auto leaders = config.hang_watch->collectives_of(config.job_rank(0), config.name);
+  if (!leaders || *leaders <= std::stoull(own)) return;
+  const GroupNames& names = group.state().names;
+  refuse_different_calls(group, names.self() + " called on_rank0 after " + own +
+                                    " collectives of the group, but " + names.rank(0) +
+                                    " is in another call after " + std::to_string(*leaders));
+}
+
 // Returns what is under "who".
 std::string await_leader(ProcessGroup& group, Store& store, Timeout period) {
   const Deadline deadline = Deadline::after(group.state().timeout);
@@ -109,6 +133,7 @@ std::string await_leader(ProcessGroup& group, Store& store, Timeout period) {
       return store.get("who", std::min(period, deadline.remaining()));
     } catch (const TimeoutError&) {
       group.check_on(kLeader, [&] { return store.wait_for("who", period); });
+      check_leader_is_not_ahead(group);
       if (!deadline.passed()) continue;
       throw TimeoutError("[on_rank0] " + group.state().names.rank(0) +
                          " has not called on_rank0 within " +
@@ -129,21 +154,17 @@ RankIdentity meet_leader(ProcessGroup& group, Store& store, Timeout period) {
   throw PeerError("[on_rank0] " + text);
 }
 
-// All ranks submit the same collectives between two calls, so another number means that this rank
-// and rank 0 are not in the same call. Sends and receives do not count, since ranks differ in them.
+// Another number of collectives means that this rank and rank 0 are not in the same call. Sends and
+// receives do not count, since ranks differ in them.
 void check_same_call(ProcessGroup& group, Store& store) {
   const std::string own = collectives_of(group);
   const std::string leaders = store.find("collectives").value_or("");
   if (own.empty() || leaders.empty() || leaders == own) return;
   group.check_unbroken();  // ranks learn at different collectives that it is
   const GroupNames& names = group.state().names;
-  const std::string text =
-      "[on_rank0] " + names.rank(0) + " called on_rank0 after " + leaders +
-      " collectives of the group, but " + names.rank(group.rank()) + " after " + own +
-      ": one of them has skipped an on_rank0, or a collective before it; call it on all ranks, in "
-      "the same order";
-  group.abort(text);
-  throw MismatchError(text);
+  refuse_different_calls(group, names.rank(0) + " called on_rank0 after " + leaders +
+                                    " collectives of the group, but " + names.self() + " after " +
+                                    own);
 }
 
 // Nothing if the store does not answer.

@@ -24,7 +24,9 @@ struct OnRank0Options {
 // std::logic_error, because no other rank would join it; so does one to a duplicate or part of the
 // group, or to the group that this one is a part of, if a waiting rank belongs to it. After fn,
 // rank 0 waits for the others to read how it ended, but at most two seconds: it may host the store.
-// If rank 0 does not call on_rank0 within the group's timeout, the others throw TimeoutError.
+// If rank 0 does not call on_rank0 within the group's timeout, the others throw TimeoutError; if it
+// has gone on to another collective of the group, which then waits for them, MismatchError within
+// a few seconds, and the group is aborted.
 //
 // A rank that skips a call would take its result in the next one. If the ranks have submitted a
 // collective to the group in between, they notice: that rank throws MismatchError, and the group is

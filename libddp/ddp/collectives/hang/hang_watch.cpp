@@ -55,6 +55,14 @@ void HangWatch::add(const std::string& group, std::vector<int> job_ranks,
                       .recorder = recorder});
 }
 
+std::optional<std::uint64_t> HangWatch::collectives_of(int rank, const std::string& group) const {
+  const auto published = store_->find(progress_key(rank));
+  if (!published) return std::nullopt;
+  const RankProgress progress = parse_rank_progress(*published);
+  const GroupProgress* found = progress.find(group);
+  return found == nullptr ? std::nullopt : std::optional(found->collectives);
+}
+
 bool HangWatch::look() {
   const std::vector<Group> groups = look_at_groups();
   try {

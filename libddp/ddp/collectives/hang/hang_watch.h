@@ -48,6 +48,11 @@ class HangWatch {
   void add(const std::string& group, std::vector<int> job_ranks,
            const std::shared_ptr<FlightRecorder>& recorder, const std::string& aspect = "");
 
+  // How many collectives a rank of the job has submitted to a group, as it has published last; less
+  // than a period old. Nothing if it has published nothing about the group. For any thread.
+  [[nodiscard]] std::optional<std::uint64_t> collectives_of(int rank,
+                                                            const std::string& group) const;
+
  private:
   struct Watched {
     std::string name;      // with the aspect
