@@ -11,7 +11,8 @@
 #include <exception>
 #include <stdexcept>
 
-// Throws FileError if something printed has not arrived, as on a full disk.
+// Throws FileError if something printed has not arrived, as on a full disk. A stdout that was
+// closed from the start takes all (occupy_standard_descriptors()).
 inline void check_output() {
   if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return;
   throw ddp::FileError("cannot write to standard output");

@@ -121,7 +121,7 @@ void Bound::all_reduce(std::size_t count) {
     shares_[i] = operand(static_cast<int>(i)).slice(begin, std::min(share, count - begin));
   }
   meet();  // all ranks have written their operands
-  cpu::reduce_terms(shares_, shares_, ReduceOp::kSum);
+  cpu::reduce_terms(shares_, shares_, ReduceOp::kSum, 1);
   meet();  // all ranks have summed their shares
 }
 

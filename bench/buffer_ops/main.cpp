@@ -167,7 +167,7 @@ void measure_small_call(const Table& table, std::size_t terms, std::size_t count
                                    return duration_of<std::chrono::nanoseconds>([&] {
                                             for (int i = 0; i < kCalls; ++i) {
                                               ddp::cpu::reduce_terms(buffers, buffers,
-                                                                     ReduceOp::kSum);
+                                                                     ReduceOp::kSum, 1);
                                             }
                                           }) /
                                           kCalls;

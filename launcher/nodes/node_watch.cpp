@@ -186,7 +186,7 @@ bool NodeWatch::has_lost_node() {
 }
 
 // The store ends with node 0, and the others may not have read there yet that a node is lost. Then
-// others may be lost with it, which nobody tells: a node that lives reads it within a period.
+// others may be lost with it, which nobody tells: a node that lives reads it within a few periods.
 void NodeWatch::leave() {
   WaitLimit limit(has_lost_node() ? kTimeToRead : kStoreTimeout, is_interrupted_);
   const auto can_leave = [this] { return node_count() - (has_lost_node() ? 1 : 0); };

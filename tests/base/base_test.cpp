@@ -249,7 +249,7 @@ TEST_CASE("an incomplete environment is an error that names what is missing", "[
                Catch::Contains("incomplete: " + std::string(name) + " not set"));
   }
   CHECK_THAT(error_with({{"LOCAL_RANK", "0"}}),
-             Catch::EndsWith("none of them for a single process, unset LOCAL_RANK)"));
+             Catch::EndsWith("none of them for a single process and unset LOCAL_RANK)"));
 }
 
 TEST_CASE("several processes without ranks are refused, and do not become worlds of one",

@@ -353,10 +353,10 @@ TEST_CASE("reduce_terms refuses what does not fit", "[buffer_ops]") {
   std::vector<std::int32_t> integers(4);
   const Buffer f = buffer_of(floats), d = buffer_of(doubles), i = buffer_of(integers);
   const std::vector<Buffer> none, one{f}, mixed{f, d}, whole{i}, shorter{f, f.slice(0, 3)};
-  CHECK_THROWS_AS(cpu::reduce_terms(none, one, ReduceOp::kSum), std::invalid_argument);
-  CHECK_THROWS_AS(cpu::reduce_terms(mixed, one, ReduceOp::kSum), std::invalid_argument);
-  CHECK_THROWS_AS(cpu::reduce_terms(shorter, one, ReduceOp::kSum), std::invalid_argument);
-  CHECK_THROWS_AS(cpu::reduce_terms(one, whole, ReduceOp::kSum), std::invalid_argument);
-  CHECK(error_of([&] { cpu::reduce_terms(whole, whole, ReduceOp::kAverage); }) ==
+  CHECK_THROWS_AS(cpu::reduce_terms(none, one, ReduceOp::kSum, 1), std::invalid_argument);
+  CHECK_THROWS_AS(cpu::reduce_terms(mixed, one, ReduceOp::kSum, 1), std::invalid_argument);
+  CHECK_THROWS_AS(cpu::reduce_terms(shorter, one, ReduceOp::kSum, 1), std::invalid_argument);
+  CHECK_THROWS_AS(cpu::reduce_terms(one, whole, ReduceOp::kSum, 1), std::invalid_argument);
+  CHECK(error_of([&] { cpu::reduce_terms(whole, whole, ReduceOp::kAverage, 1); }) ==
         "[buffer_ops] reduce_terms: int32[4] on cpu is not of a floating-point type");
 }

@@ -171,8 +171,7 @@ TEST_CASE("what is printed to a closed stdout does not get into a file of the tr
   const std::string metrics = directory / "metrics.jsonl";
   ChildProcess job({"/bin/sh", "-c", "exec \"$0\" \"$@\" >&-", DDP_TRAIN_PATH, "--device",
                     DDP_JOB_DEVICE, "--max-steps", "3", "--log-every", "1", "--metrics", metrics});
-  CHECK(job.wait(60s) == 1);
-  CHECK_THAT(job.err(), Catch::Contains("train: cannot write to standard output"));
+  CHECK(job.wait(60s) == 0);
   const auto lines = test::lines_of(test::bytes_of(metrics));
   CHECK(lines.size() >= 3);
   for (const std::string& line : lines) CHECK_THAT(line, Catch::StartsWith("{"));

@@ -30,7 +30,7 @@ void check_complete(const EnvReader& env) {
   if (missing.empty()) return;
   std::string local;
   for (const char* name : {"LOCAL_RANK", "LOCAL_WORLD_SIZE"}) {
-    if (env.has(name)) local += std::string(", unset ") + name;
+    if (env.has(name)) local += (local.empty() ? " and unset " : ", ") + std::string(name);
   }
   throw EnvironmentError("the worker environment is incomplete: " + missing +
                          " not set (set all of RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT, or "

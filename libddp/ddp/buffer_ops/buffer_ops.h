@@ -34,7 +34,7 @@ void reduce(const Buffer& source, const Buffer& target, ReduceOp op);
 // is the sum times `factor`, which is first rounded to the compute type. There must be at least one
 // term. A target may be one of the terms; otherwise no two buffers may overlap.
 void reduce_terms(std::span<const Buffer> terms, std::span<const Buffer> targets, ReduceOp op,
-                  double factor = 1);
+                  double factor);
 // *result = 1 if every element is finite, else 0. Integers are always finite.
 void is_finite(const Buffer& source, std::uint8_t* result);
 // A 64-bit hash of the bytes; equal bytes give equal values on the CPU and on CUDA. Sum over the

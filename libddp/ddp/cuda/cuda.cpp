@@ -138,8 +138,6 @@ void check(cudaError_t status, const char* expression) {
                   why + ")" + advice_for(status));
 }
 
-bool is_compiled_in() { return true; }
-
 DeviceSurvey survey_devices() {
   int count = 0;
   const cudaError_t status = cudaGetDeviceCount(&count);

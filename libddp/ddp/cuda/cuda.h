@@ -15,9 +15,6 @@
 
 namespace ddp::cu {
 
-// True if this build contains CUDA code. The machine may still have no GPU.
-[[nodiscard]] bool is_compiled_in();
-
 // The CUDA devices that this process can see.
 struct DeviceSurvey {
   int count = 0;              // of visible devices

@@ -13,7 +13,6 @@ constexpr const char* kWhy = "this build of libddp has no CUDA support";
 
 }  // namespace
 
-bool is_compiled_in() { return false; }
 DeviceSurvey survey_devices() { return {.why_none = kWhy}; }
 int device_count() { return 0; }
 std::string pci_bus_id(Device) { refuse(); }

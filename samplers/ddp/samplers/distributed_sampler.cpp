@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "ddp/samplers/options.h"
+#include "ddp/samplers/sampler_checks.h"
 
 namespace ddp {
 namespace {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "ddp/samplers/exact_sampler.h"
 
-#include "ddp/samplers/options.h"
+#include "ddp/samplers/sampler_checks.h"
 
 namespace ddp {
 namespace {

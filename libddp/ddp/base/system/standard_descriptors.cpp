@@ -4,16 +4,14 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-#include <initializer_list>
-
 namespace ddp {
 
 void occupy_standard_descriptors() {
-  for (const int number : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
-    if (::fcntl(number, F_GETFD) != -1) continue;
-    // Takes the lowest free number, which is this one.
-    (void)::open("/dev/null", number == STDIN_FILENO ? O_WRONLY : O_RDONLY);
-  }
+  int fd = 0;
+  do {
+    fd = ::open("/dev/null", O_RDWR);
+  } while (fd >= 0 && fd <= STDERR_FILENO);
+  if (fd >= 0) ::close(fd);
 }
 
 }  // namespace ddp

@@ -107,8 +107,8 @@ std::string the_same_holds(const Culprits& culprits) {
 }
 
 std::string how_many_wait(const Hang& hang, std::size_t ranks) {
-  return fmt::format("{} rank{} waiting {:.1f} s{}", ranks, ranks == 1 ? "" : "s",
-                     seconds(hang.age), in_step(hang));
+  return fmt::format("{} waiting {:.1f} s{}", counted(ranks, "rank"), seconds(hang.age),
+                     in_step(hang));
 }
 
 // `culprits` are not empty.

@@ -114,7 +114,7 @@ class HierarchicalProcessGroup final : public QueuedProcessGroup {
     if (dynamic_cast<const MismatchError*>(&error) != nullptr) {
       first_error_.set(MismatchError("[shm+tcp] " + calls_.mismatch(algorithms_.current())));
     } else if (dynamic_cast<const TimeoutError*>(&error) != nullptr) {
-      if (!algorithms_.has_timed_out() && others_report()) return;
+      if (!algorithms_.has_timed_out() && await_report_of_others()) return;
       first_error_.set(TimeoutError(
           timeout_sentence(origin_, algorithms_.timeout(), recorder(), activity().operation)));
     } else {
@@ -124,7 +124,7 @@ class HierarchicalProcessGroup final : public QueuedProcessGroup {
 
   // The inner groups break on all ranks at once, but the rank that timed out may still be about to
   // tell the store.
-  [[nodiscard]] bool others_report() {
+  [[nodiscard]] bool await_report_of_others() {
     constexpr Timeout kPatience{1000};
     constexpr Timeout kPause{5};
     return becomes_true([this] { return first_error_.poll(); }, kPatience, kPause);

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <string_view>
 
+#include "ddp/base/rank_list.h"
 #include "ddp/engine/statistics/straggler_finder.h"
 
 namespace ddp {
@@ -46,8 +47,7 @@ std::string byte_size(std::size_t bytes) {
 }
 
 std::string headline(const StepCosts& costs) {
-  const std::string steps = fmt::format("{} step{} of {}", costs.steps, costs.steps == 1 ? "" : "s",
-                                        duration(costs.step_seconds()));
+  const std::string steps = counted(costs.steps, "step") + " of " + duration(costs.step_seconds());
   if (costs.world_size == 1) return steps + " on 1 rank\n";
   return fmt::format("{} on {} ranks; estimated speed-up over one rank: {:.2f}\n", steps,
                      costs.world_size, costs.speed_up);
@@ -82,15 +82,13 @@ std::string communication(const StepCosts& costs) {
 std::string left_out(const StepCosts& costs) {
   std::string text;
   if (costs.pauses > 0) {
-    text +=
-        fmt::format("left out: {} far longer step{}, {} in all (such as evaluation or saving)\n",
-                    costs.pauses, costs.pauses == 1 ? "" : "s", duration(costs.pause_seconds));
+    text += fmt::format("left out: {}, {} in all (such as evaluation or saving)\n",
+                        counted(costs.pauses, "far longer step"), duration(costs.pause_seconds));
   }
   if (const Stalls& stalls = costs.stalls; stalls.steps > 0) {
     text += fmt::format(
-        "left out: {} step{} in which one rank stood still, {} in all; the longest was rank {}'s, "
-        "{}\n",
-        stalls.steps, stalls.steps == 1 ? "" : "s", duration(stalls.seconds), stalls.rank,
+        "left out: {} in which one rank stood still, {} in all; the longest was rank {}'s, {}\n",
+        counted(stalls.steps, "step"), duration(stalls.seconds), stalls.rank,
         duration(stalls.longest_seconds));
   }
   return text;
