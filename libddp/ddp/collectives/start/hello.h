@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "ddp/base/device.h"
-#include "ddp/collectives/init.h"
+#include "ddp/collectives/backend.h"
 #include "ddp/collectives/peers/rank_identity.h"
 
 namespace ddp {

@@ -72,11 +72,11 @@ JobStore open_job_store(const InitOptions& options, const WorkerEnv& env, Timeou
   if (options.store) return {options.store};
   if (env.rank != 0 || env.agent_hosts_store) {
     const auto client = connect_to(env, timeout, patience);
-    return {client, client->local_address()};
+    return {client, client->local_address(), !env.agent_hosts_store};
   }
   const auto client = std::make_shared<TcpStore>(
       env.master, TcpStoreOptions{.timeout = timeout, .rank = 0, .keeps = host_store(env.master)});
-  return {client, client->local_address()};
+  return {client, client->local_address(), true};
 }
 
 std::string address_of(const InitOptions& options, const WorkerEnv& env, const JobStore& store,

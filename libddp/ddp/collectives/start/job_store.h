@@ -17,6 +17,7 @@ struct JobStore {
   std::shared_ptr<Store> store;
   // This host's, on the connection to the store; empty for a store that the caller passed.
   std::string local_address = {};
+  bool is_at_rank0 = false;  // rank 0 hosts it, and closes it with its own last client
 };
 
 // Connects to the store, while a thread logs whenever `patience` says so that there is no answer
