@@ -14,7 +14,6 @@
 #include "ddp/collectives/meeting/group_start.h"
 #include "ddp/collectives/meeting/meeting.h"
 #include "ddp/collectives/single_process_group.h"
-#include "ddp/store/prefix_store.h"
 
 namespace ddp {
 namespace {
@@ -31,21 +30,6 @@ std::vector<int> find_part(ProcessGroup& group, int color, int key) {
   std::vector<int> ranks;
   for (const auto& [its_key, rank] : members) ranks.push_back(rank);
   return ranks;
-}
-
-// `members` are the child's ranks, numbered as in the parent.
-GroupConfig child_config(const GroupConfig& parent, const std::string& name,
-                         std::span<const int> members) {
-  const auto self = std::ranges::find(members, parent.rank);
-  GroupConfig child = parent;
-  child.store = std::make_shared<PrefixStore>(name, parent.store);
-  child.background_store = std::make_shared<PrefixStore>(name, parent.background_store);
-  child.rank = static_cast<int>(self - members.begin());
-  child.world_size = static_cast<int>(members.size());
-  child.name = parent.name + "/" + name;
-  child.job_ranks.clear();
-  for (const int member : members) child.job_ranks.push_back(parent.job_rank(member));
-  return child;
 }
 
 }  // namespace
@@ -70,7 +54,7 @@ std::shared_ptr<ProcessGroup> ProcessGroup::split(int color, int key) {
   std::shared_ptr<ProcessGroup> child;
   meet(*state_->meetings, "split", [&] {
     if (color < 0) return;
-    child = members.size() == 1 ? make_single_process_group(child_config(config(), name, members))
+    child = members.size() == 1 ? make_single_process_group(part_config(config(), name, members))
                                 : make_part(name, members);
   });
   return child;
@@ -79,7 +63,7 @@ std::shared_ptr<ProcessGroup> ProcessGroup::split(int color, int key) {
 // All members wait for the child's rank 0, and it waits for all of them.
 std::shared_ptr<ProcessGroup> ProcessGroup::make_part(const std::string& name,
                                                       std::span<const int> members) {
-  GroupConfig child = child_config(config(), name, members);
+  GroupConfig child = part_config(config(), name, members);
   std::vector<int> awaited(members.begin(), child.rank == 0 ? members.end() : members.begin() + 1);
   std::erase(awaited, rank());
   child.check_while_starting = [self = weak_from_this(), awaited = std::move(awaited)](

@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -46,5 +47,10 @@ struct GroupConfig {
     return job_ranks.empty() ? group_rank : job_ranks[static_cast<std::size_t>(group_rank)];
   }
 };
+
+// What makes a group of the ranks `members` of another group, this rank among them: the same but
+// for its ranks and `name`, under which it writes to the store.
+[[nodiscard]] GroupConfig part_config(const GroupConfig& whole, const std::string& name,
+                                      std::span<const int> members);
 
 }  // namespace ddp

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include "ddp/collectives/hierarchical/host_groups.h"
 
-#include <algorithm>
 #include <numeric>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -12,7 +12,6 @@
 #include "ddp/collectives/shm/shm_process_group.h"
 #include "ddp/collectives/single_process_group.h"
 #include "ddp/collectives/tcp/tcp_process_group.h"
-#include "ddp/store/prefix_store.h"
 
 namespace ddp {
 namespace {
@@ -20,20 +19,12 @@ namespace {
 // The configuration of a group of some ranks that only this group uses; it is neither watched nor
 // recorded.
 GroupConfig inner_config(const GroupConfig& config, const std::string& name,
-                         const std::vector<int>& ranks) {
-  const auto self = std::find(ranks.begin(), ranks.end(), config.rank);
-  GroupConfig inner{
-      .store = std::make_shared<PrefixStore>(name, config.store),
-      .background_store = std::make_shared<PrefixStore>(name, config.background_store),
-      .rank = static_cast<int>(self - ranks.begin()),
-      .world_size = static_cast<int>(ranks.size()),
-      .device = config.device,
-      .timeout = config.timeout,
-      .start_timeout = config.start_timeout,
-      .name = config.name + "/" + name,
-      .labels = config.labels,
-      .check_while_starting = config.check_while_starting};
-  for (const int rank : ranks) inner.job_ranks.push_back(config.job_rank(rank));
+                         std::span<const int> ranks) {
+  GroupConfig inner = part_config(config, name, ranks);
+  inner.hang_watch = nullptr;
+  inner.error_file = {};
+  inner.worker_slot = {};
+  inner.solo_calls = nullptr;
   return inner;
 }
 
