@@ -6,10 +6,10 @@
 #include <vector>
 
 #include "ddp/base/error.h"
+#include "ddp/base/field_lines.h"
 #include "ddp/buffer_ops/buffer_ops.h"
 #include "ddp/collectives/group_state.h"
 #include "ddp/collectives/host_collectives.h"
-#include "ddp/collectives/peers/field_lines.h"
 
 namespace ddp {
 namespace {

@@ -5,8 +5,8 @@
 #include <string>
 
 #include "ddp/base/device.h"
+#include "ddp/base/field_lines.h"
 #include "ddp/base/system/host_name.h"
-#include "ddp/collectives/peers/field_lines.h"
 
 namespace ddp {
 

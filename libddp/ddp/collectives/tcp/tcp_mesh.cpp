@@ -12,9 +12,9 @@
 #include <utility>
 
 #include "ddp/base/error.h"
+#include "ddp/base/field_lines.h"
 #include "ddp/base/net/poll_until.h"
 #include "ddp/base/system/descriptor_limit.h"
-#include "ddp/collectives/peers/field_lines.h"
 
 namespace ddp {
 namespace {
