@@ -3,14 +3,13 @@
 // The first rank to make call n writes the key "call/<n>": its rank and signature.
 #include "ddp/collectives/check/call_check.h"
 
-#include <array>
-#include <bit>
 #include <cstdlib>
 #include <limits>
 #include <utility>
 
 #include "ddp/base/env_reader.h"
 #include "ddp/base/error.h"
+#include "ddp/base/object_bytes.h"
 
 namespace ddp {
 namespace {
@@ -25,20 +24,9 @@ struct Call {
   CollectiveSignature signature;
 };
 
-using Bytes = std::array<char, sizeof(Call)>;
-
-std::string encode(const Call& call) {
-  const auto bytes = std::bit_cast<Bytes>(call);
-  return {bytes.data(), bytes.size()};
-}
-
-Call decode(const std::string& text) {
-  Bytes bytes{};
-  if (text.size() != bytes.size()) {
-    throw NetworkError("[call_check] this is not a description of a call: " + text);
-  }
-  text.copy(bytes.data(), bytes.size());
-  return std::bit_cast<Call>(bytes);
+Call parse_call(const std::string& value) {
+  if (const auto call = object_in<Call>(value)) return *call;
+  throw NetworkError("[call_check] this is not a description of a call: " + value);
 }
 
 }  // namespace
@@ -75,10 +63,10 @@ bool CallCheck::look() {
 }
 
 bool CallCheck::compare(const CollectiveSignature& call) {
-  const std::string own = encode({rank_, call});
+  const std::string own = string_of(Call{rank_, call});
   const std::string first = store_->compare_set(key_of(call.sequence), "", own);
   compared_ = call.sequence;  // only now: if the store is late, the next look compares it again
-  const Call other = decode(first);
+  const Call other = parse_call(first);
   if (rank_ == 0 && call.sequence > kKept) store_->delete_key(key_of(call.sequence - kKept));
   if (other.signature == call) return true;
   on_mismatch_(names_.mismatch(rank_, call, static_cast<int>(other.rank), other.signature));

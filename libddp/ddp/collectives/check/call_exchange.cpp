@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: MIT
 #include "ddp/collectives/check/call_exchange.h"
 
-#include <cstring>
-
 #include "ddp/base/error.h"
 #include "ddp/base/log.h"
+#include "ddp/base/object_bytes.h"
 #include "ddp/base/threads/becomes_true.h"
 #include "ddp/store/prefix_store.h"
 
@@ -33,9 +32,8 @@ std::string CallExchange::mismatch(const CollectiveSignature& own) {
   return names_.mismatch(rank_, own);
 }
 
-// All ranks run the same build, so a signature can be stored as raw bytes.
 std::string CallExchange::ask(const CollectiveSignature& own) {
-  store_->set(std::to_string(rank_), {reinterpret_cast<const char*>(&own), sizeof(own)});
+  store_->set(std::to_string(rank_), string_of(own));
   std::string found;
   const auto finds = [&] { return !(found = look(own)).empty(); };
   (void)becomes_true(finds, kPatience, kPause);
@@ -53,10 +51,7 @@ std::string CallExchange::look(const CollectiveSignature& own) {
 
 std::optional<CollectiveSignature> CallExchange::call_of(int rank) {
   const auto text = store_->find(std::to_string(rank));
-  CollectiveSignature call;
-  if (!text || text->size() != sizeof(call)) return std::nullopt;
-  std::memcpy(&call, text->data(), sizeof(call));
-  return call;
+  return text ? object_in<CollectiveSignature>(*text) : std::nullopt;
 }
 
 }  // namespace ddp
