@@ -57,10 +57,7 @@ void Transfer::check_signature(const CollectiveSignature& theirs) {
   if (!text.empty()) std::rethrow_exception(self_->fail(Cause::kMismatch, "[shm] " + text));
 }
 
-TransferRunner::TransferRunner(Member& self)
-    : self_(self),
-      sent_(static_cast<std::size_t>(self.world_size())),
-      received_(static_cast<std::size_t>(self.world_size())) {}
+TransferRunner::TransferRunner(Member& self) : self_(self), counts_(self.world_size()) {}
 
 void TransferRunner::run(std::span<const Collective> batch) {
   running_.clear();
@@ -71,9 +68,7 @@ void TransferRunner::run(std::span<const Collective> batch) {
 }
 
 void TransferRunner::begin(const Collective& operation) {
-  auto& counts = operation.kind == CollectiveKind::kSend ? sent_ : received_;
-  const std::uint64_t sequence = ++counts[static_cast<std::size_t>(operation.peer)];
-  running_.emplace_back(self_, operation, sequence);
+  running_.emplace_back(self_, operation, counts_.next(operation));
 }
 
 void TransferRunner::advance() {

@@ -7,6 +7,7 @@
 
 #include "ddp/base/time.h"
 #include "ddp/collectives/shm/shm_member.h"
+#include "ddp/collectives/transfer_counts.h"
 
 namespace ddp::shm {
 
@@ -64,8 +65,7 @@ class TransferRunner {
   [[nodiscard]] bool is_behind_another(std::size_t index) const;
 
   Member& self_;
-  std::vector<std::uint64_t> sent_;      // messages to each rank
-  std::vector<std::uint64_t> received_;  // messages from each rank
+  TransferCounts counts_;
   std::vector<Transfer> running_;
 };
 

@@ -29,8 +29,7 @@ TcpAlgorithms::TcpAlgorithms(TcpWire& wire, int rank, int world_size, GroupNames
       world_size_(world_size),
       names_(std::move(names)),
       heads_(index(world_size_)),
-      sent_(index(world_size_)),
-      received_(index(world_size_)) {
+      transfers_(world_size_) {
   for (int other = 0; other < world_size_; ++other) {
     if (other != rank_) others_.push_back(other);
   }
@@ -64,9 +63,7 @@ void TcpAlgorithms::run_transfers(std::span<const Collective> batch) {
   std::vector<TcpTransfer> transfers;
   for (const Collective& operation : batch) {
     if (!is_transfer(operation.kind)) continue;
-    auto& counts = operation.kind == CollectiveKind::kSend ? sent_ : received_;
-    const std::uint64_t sequence = ++counts[index(operation.peer)];
-    transfers.emplace_back(wire_, rank_, names_, operation, sequence);
+    transfers.emplace_back(wire_, rank_, names_, operation, transfers_.next(operation));
   }
   for (TcpTransfer& transfer : transfers) {
     begin(transfer.signature(), transfer.timeout());

@@ -32,6 +32,7 @@
 #include "ddp/collectives/group_names.h"
 #include "ddp/collectives/tcp/tcp_transfer.h"
 #include "ddp/collectives/tcp/tcp_wire.h"
+#include "ddp/collectives/transfer_counts.h"
 
 namespace ddp {
 
@@ -123,8 +124,7 @@ class TcpAlgorithms {
   bool is_in_head_ = false;  // the inputs of the current collective have come with the heads
   Allocation terms_memory_;  // the terms of the segments that are on their way, by rank
   std::size_t term_bytes_ = 0;
-  std::vector<std::uint64_t> sent_;      // messages to each rank
-  std::vector<std::uint64_t> received_;  // messages from each rank
+  TransferCounts transfers_;
 };
 
 }  // namespace ddp
