@@ -13,6 +13,7 @@
 #include "ddp/base/allocation.h"
 #include "ddp/base/buffer.h"
 #include "ddp/base/error.h"
+#include "ddp/base/even_part.h"
 #include "ddp/base/rank_list.h"
 #include "ddp/base/system/dynamic_library.h"
 #include "ddp/base/threads/background_thread.h"
@@ -281,6 +282,23 @@ TEST_CASE("ranks are listed in ranges, and some if there are many", "[base]") {
   std::vector<int> odd;
   for (int rank = 1; rank < 40; rank += 2) odd.push_back(rank);
   CHECK(list(odd) == "ranks 1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31 and 4 more");
+}
+
+TEST_CASE("even parts lie one after the other and differ by at most one", "[base]") {
+  constexpr std::size_t kMost = std::numeric_limits<std::size_t>::max();
+  for (const std::size_t count : {std::size_t{0}, std::size_t{1}, std::size_t{13}, kMost}) {
+    for (const std::size_t parts : {1, 2, 3, 4, 16}) {
+      CAPTURE(count, parts);
+      std::size_t end = 0;
+      for (std::size_t i = 0; i < parts; ++i) {
+        const EvenPart part = even_part(count, i, parts);
+        CHECK(part.begin == end);
+        CHECK(part.count - count / parts <= 1);
+        end += part.count;
+      }
+      CHECK(end == count);
+    }
+  }
 }
 
 TEST_CASE("one of a thing is counted in the singular", "[base]") {

@@ -3,23 +3,11 @@
 
 #include <algorithm>
 
+#include "ddp/base/even_part.h"
 #include "ddp/buffer_ops/buffer_ops.h"
 
 namespace ddp::shm {
 namespace {
-
-struct Share {
-  std::size_t begin;
-  std::size_t count;
-};
-
-// The part of n elements that belongs to a rank; sizes differ by at most one.
-Share share_of(std::size_t n, int rank, int world_size) {
-  const auto ranks = static_cast<std::size_t>(world_size);
-  const auto r = static_cast<std::size_t>(rank);
-  const std::size_t begin = n / ranks * r + std::min(n % ranks, r);
-  return {begin, n / ranks + (r < n % ranks ? 1 : 0)};
-}
 
 // One run of a collective over this rank's slots.
 class Runner {
@@ -47,6 +35,10 @@ class Runner {
   }
   // Elements [0, n) of a rank's current half.
   [[nodiscard]] Buffer slot(int rank, std::size_t n) const { return half(rank, half_).slice(0, n); }
+  // The part of n elements that belongs to a rank.
+  [[nodiscard]] EvenPart share_of(std::size_t n, int rank) const {
+    return even_part(n, static_cast<std::size_t>(rank), ranks_);
+  }
   [[nodiscard]] bool is_root() const { return rank_ == operation_.peer; }
   void next_half() { half_ ^= 1U; }
   // Copies elements [begin, begin + n) of each rank's share of the input into our slot, one share
@@ -141,7 +133,7 @@ void Runner::all_reduce(bool everywhere) {
   for (std::size_t begin = 0; begin < operation_.input.count; begin += chunk) {
     const std::size_t n = std::min(chunk, operation_.input.count - begin);
     const auto part = [&](int rank) {
-      const Share share = share_of(n, rank, world_size_);
+      const EvenPart share = share_of(n, rank);
       return operation_.input.slice(begin + share.begin, share.count);
     };
     for (int other = 0; other < world_size_; ++other) {
@@ -159,13 +151,13 @@ void Runner::all_reduce(bool everywhere) {
 
 // The shares of all ranks but `source`, one after the other.
 Buffer Runner::staged(int source, int target, std::size_t n) const {
-  const Share share = share_of(n, target, world_size_);
-  const std::size_t left_out = target > source ? share_of(n, source, world_size_).count : 0;
+  const EvenPart share = share_of(n, target);
+  const std::size_t left_out = target > source ? share_of(n, source).count : 0;
   return half(source, 0).slice(share.begin - left_out, share.count);
 }
 
 Buffer Runner::handed_out(int source, std::size_t n) const {
-  return half(source, 1).slice(0, share_of(n, source, world_size_).count);
+  return half(source, 1).slice(0, share_of(n, source).count);
 }
 
 void Runner::reduce_scatter() {

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "ddp/base/error.h"
+#include "ddp/base/even_part.h"
 #include "ddp/base/object_bytes.h"
 #include "ddp/collectives/tcp/tcp_exchange.h"
 
@@ -36,9 +37,8 @@ TcpAlgorithms::TcpAlgorithms(TcpWire& wire, int rank, int world_size, GroupNames
 }
 
 Buffer TcpAlgorithms::part_of(const Buffer& whole, int rank, int ranks) {
-  const std::size_t begin = whole.count * index(rank) / index(ranks);
-  const std::size_t end = whole.count * index(rank + 1) / index(ranks);
-  return whole.slice(begin, end - begin);
+  const EvenPart part = even_part(whole.count, index(rank), index(ranks));
+  return whole.slice(part.begin, part.count);
 }
 
 void TcpAlgorithms::run(std::span<const Collective> batch) {

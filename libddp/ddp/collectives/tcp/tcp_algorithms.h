@@ -70,8 +70,7 @@ class TcpAlgorithms {
   struct Segment;
 
   [[nodiscard]] static std::size_t index(int rank) { return static_cast<std::size_t>(rank); }
-  // Part `rank` of a buffer that is cut into parts for all ranks. They differ by at most one
-  // element.
+  // Part `rank` of a buffer that is cut into parts for all ranks.
   [[nodiscard]] static Buffer part_of(const Buffer& whole, int rank, int ranks);
 
   void run_batch(std::span<const Collective> batch);
