@@ -31,6 +31,12 @@ AddressList find_node0(const Endpoint& store, Patience& patience) {
 
 void check_reachable(const Endpoint& store, int node_count, Patience& patience) {
   const AddressList addresses = find_node0(store, patience);
+  if (is_any(*addresses->ai_addr)) {
+    throw LaunchError(
+        fmt::format("{} is where a host listens at all its addresses, not where others reach node "
+                    "0; give one of its addresses (--master_addr)",
+                    store.host));
+  }
   if (!is_loopback(*addresses->ai_addr)) return;
   throw LaunchError(
       fmt::format("{} is a loopback address, which no other node can reach; give an address of "

@@ -35,8 +35,11 @@ Sink::Sink(int fd) : fd_(fd), terminal_(open_without_blocking(fd)) {}
 void Sink::put(int owner, std::string_view prefix, std::string_view line, LineEnd end) {
   if (error_ != 0) return;
   // A bar that begins with "\r" would return to a line that meanwhile belongs to another stream; do
-  // not make a line of it.
-  if (open_owner_ != owner && line == "\r") return;
+  // not make a line of it. Without a prefix it stays what it is at the beginning of a line.
+  if (open_owner_ != owner && line == "\r") {
+    if (open_owner_ == kNobody && prefix.empty()) queue_ += line;
+    return;
+  }
   if (open_owner_ != owner) end_open_line();
   // A lone "\n" is the other half of a "\r\n" that came in two parts, or ends a bar.
   const bool continues = open_owner_ == owner && (open_end_ == LineEnd::kNone || line == "\n");

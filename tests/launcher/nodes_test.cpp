@@ -264,11 +264,15 @@ TEST_CASE("a node 0 that does not answer is named with each of its addresses", "
                                                             Contains("Connection refused"));
 }
 
-TEST_CASE("several nodes cannot meet on a loopback address", "[nodes]") {
+TEST_CASE("several nodes cannot meet on a loopback address, or where a host only listens",
+          "[nodes]") {
   Waiting waiting(kAtOnce);
   const auto check = [&](const char* host) { check_reachable({host, 29500}, 2, waiting.patience); };
   CHECK_THAT(error_of([&] { check("localhost"); }),
              Contains("loopback") && Contains("on one machine") && Contains("hostname -I"));
+  for (const char* host : {"0.0.0.0", "::"}) {
+    CHECK_THAT(error_of([&] { check(host); }), Contains("listens at all its addresses"));
+  }
   CHECK_NOTHROW(check("10.1.2.3"));
 }
 

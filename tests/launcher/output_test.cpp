@@ -183,6 +183,15 @@ TEST_CASE("a sink keeps lines of different streams apart", "[sink]") {
   }
 }
 
+TEST_CASE("the only rank's bytes are shown as they are", "[sink]") {
+  SinkProbe probe;
+  for (const char* line : {"a\n", "\r", "b\r", "\r", "\n", "\r", "c\n"}) {
+    const bool is_line = line[std::string_view(line).size() - 1] == '\n';
+    probe.sink.put(0, "", line, is_line ? LineEnd::kNewline : LineEnd::kCarriageReturn);
+  }
+  CHECK(probe.text() == "a\n\rb\r\r\n\rc\n");
+}
+
 TEST_CASE("a sink whose reader hangs queues without blocking", "[sink]") {
   SinkProbe probe;
   std::size_t put = 0;

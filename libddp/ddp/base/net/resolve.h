@@ -22,7 +22,9 @@ inline constexpr Timeout kLateName = std::chrono::seconds(30);
 // a host which just starts appears late.
 [[nodiscard]] AddressList resolve_patiently(const Endpoint& endpoint, Deadline deadline);
 
-// For an IPv4 or IPv6 address.
+// For an IPv4 or IPv6 address: whether only its own host reaches it.
 [[nodiscard]] bool is_loopback(const sockaddr& address);
+// 0.0.0.0 or ::, at which a host may listen, but which is nobody's address.
+[[nodiscard]] bool is_any(const sockaddr& address);
 
 }  // namespace ddp
