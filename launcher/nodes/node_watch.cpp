@@ -39,7 +39,7 @@ Claim parse_claim(const std::string& text) {
   return claim;
 }
 
-int seconds(Timeout time) {
+int whole_seconds(Timeout time) {
   return static_cast<int>(std::chrono::duration_cast<std::chrono::seconds>(time).count());
 }
 
@@ -281,9 +281,10 @@ void NodeWatch::exchange_signs_of_life() {
     const auto signs = static_cast<std::uint64_t>(store_->add(alive_key(peer.node), 0));
     if (peer.life.silence(signs) < signs_.vanished) continue;
     const std::string& host = meeting_.nodes[static_cast<std::size_t>(peer.node)].host;
-    store_->compare_set(kLostKey, "",
-                        fmt::format("{} has vanished: no sign of life for {} s",
-                                    describe_node(peer.node, host), seconds(signs_.vanished)));
+    store_->compare_set(
+        kLostKey, "",
+        fmt::format("{} has vanished: no sign of life for {} s", describe_node(peer.node, host),
+                    whole_seconds(signs_.vanished)));
   }
   read_loss();
 }

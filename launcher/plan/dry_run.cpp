@@ -12,7 +12,7 @@
 namespace ddp::launcher {
 namespace {
 
-using Workers = std::vector<PlannedWorker>;
+using PlannedWorkers = std::vector<PlannedWorker>;
 
 // Quotes a word for a shell, if it needs it.
 std::string quoted(const std::string& word) {
@@ -36,13 +36,13 @@ std::string assignment(const std::string& entry) {
   return entry.substr(0, equals + 1) + quoted(entry.substr(equals + 1));
 }
 
-bool all_have(const Workers& workers, const std::string& entry) {
+bool all_have(const PlannedWorkers& workers, const std::string& entry) {
   return std::ranges::all_of(workers, [&entry](const PlannedWorker& worker) {
     return std::ranges::find(worker.environment, entry) != worker.environment.end();
   });
 }
 
-std::string table(const Workers& workers) {
+std::string table(const PlannedWorkers& workers) {
   std::size_t device = std::string_view("device").size();
   std::size_t cpus = std::string_view("CPUs").size();
   for (const PlannedWorker& worker : workers) {
@@ -58,7 +58,7 @@ std::string table(const Workers& workers) {
   return text;
 }
 
-std::string common_environment(const Workers& workers) {
+std::string common_environment(const PlannedWorkers& workers) {
   std::string text;
   for (const std::string& entry : workers.front().environment) {
     if (all_have(workers, entry)) text += "  " + assignment(entry) + "\n";
@@ -66,7 +66,7 @@ std::string common_environment(const Workers& workers) {
   return text;
 }
 
-std::string own_environment(const Workers& workers, const PlannedWorker& worker) {
+std::string own_environment(const PlannedWorkers& workers, const PlannedWorker& worker) {
   std::string text = fmt::format("  rank {}:", worker.rank);
   for (const std::string& entry : worker.environment) {
     if (!all_have(workers, entry)) text += " " + assignment(entry);
@@ -87,7 +87,7 @@ std::vector<PlannedWorker> preview(const WorkerPlan& plan, JobLayout layout) {
   if (layout.run_id.empty()) layout.run_id = "(a random one)";
   // With empty paths these variables would be missing.
   const Attempt attempt{.folder = {"?"}, .worker_slots = "?"};
-  Workers workers;
+  PlannedWorkers workers;
   for (int local_rank = 0; local_rank < layout.local_world_size; ++local_rank) {
     PlannedWorker& worker = workers.emplace_back();
     worker.rank = layout.first_rank + local_rank;
@@ -106,7 +106,7 @@ std::vector<PlannedWorker> preview(const WorkerPlan& plan, JobLayout layout) {
   return workers;
 }
 
-std::string format_dry_run(const Workers& workers) {
+std::string format_dry_run(const PlannedWorkers& workers) {
   std::string text = table(workers) + "\nenvironment of every worker:\n";
   text += common_environment(workers);
   if (workers.size() == 1) return text;

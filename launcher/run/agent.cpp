@@ -34,7 +34,7 @@ bool is_consequence(const Failure& failure) {
 }
 
 // Used if this launcher hosts the store itself.
-constexpr Timeout kStoreTimeout = std::chrono::seconds(5);
+constexpr Timeout kAgentStoreTimeout = std::chrono::seconds(5);
 
 }  // namespace
 
@@ -89,7 +89,7 @@ void Agent::begin_next_generation() {
 // Called by node 0 when the workers of all nodes have ended.
 void Agent::open_generation() {
   if (job_.plan.store_host == StoreHost::kAgent) {
-    TcpStore store(job_.layout.store, kStoreTimeout);
+    TcpStore store(job_.layout.store, kAgentStoreTimeout);
     begin_attempt(store, job_.layout.run_id, restart_count_);
   }
   job_.nodes.open();

@@ -21,7 +21,7 @@ namespace {
 constexpr int kMaxRunsOfOneName = 10000;
 constexpr std::string_view kLogPrefix = "ddp-launch-";
 
-[[noreturn]] void refuse(const std::string& path, int error_number) {
+[[noreturn]] void refuse_folder(const std::string& path, int error_number) {
   throw LaunchError(
       fmt::format("cannot make the log folder '{}': {}", path, error_text(error_number)));
 }
@@ -39,11 +39,11 @@ std::string folder_name(const JobLayout& layout) {
 std::string make_new_folder(const std::string& parent, const std::string& name) {
   std::error_code error;
   std::filesystem::create_directories(parent, error);
-  if (error) refuse(parent, error.value());
+  if (error) refuse_folder(parent, error.value());
   std::string path = (std::filesystem::absolute(parent) / name).lexically_normal().string();
   const std::string first = path;
   for (int run = 2; ::mkdir(path.c_str(), 0777) != 0; ++run) {
-    if (errno != EEXIST || run > kMaxRunsOfOneName) refuse(path, errno);
+    if (errno != EEXIST || run > kMaxRunsOfOneName) refuse_folder(path, errno);
     path = fmt::format("{}_{}", first, run);
   }
   return path;
@@ -76,7 +76,7 @@ std::string RunFolder::begin_attempt(int workers, int restart_count) {
   attempt_.path = fmt::format("{}/attempt_{}", root_, restart_count);
   if (make_attempt(workers)) return "";
   const int error = errno;
-  if (stays_ && restart_count == 0) refuse(attempt_.path, error);
+  if (stays_ && restart_count == 0) refuse_folder(attempt_.path, error);
   return fmt::format("cannot make the folder {}: {}; {}", std::exchange(attempt_.path, ""),
                      error_text(error),
                      stays_ ? "this attempt has no log files"

@@ -6,7 +6,7 @@
 namespace ddp {
 namespace {
 
-constexpr std::size_t kShown = 16;
+constexpr std::size_t kListShown = 16;
 
 // How many of the numbers, from the first on, are written as a range: three or more.
 std::size_t length_of_range(std::span<const int> numbers) {
@@ -24,7 +24,7 @@ std::string rank_list(std::span<const int> ranks) {
 std::string number_list(std::span<const int> numbers) {
   std::string text;
   for (std::size_t shown = 0; !numbers.empty(); ++shown) {
-    if (shown == kShown) return text + " and " + std::to_string(numbers.size()) + " more";
+    if (shown == kListShown) return text + " and " + std::to_string(numbers.size()) + " more";
     const std::size_t length = length_of_range(numbers);
     text += (text.empty() ? "" : ", ") + std::to_string(numbers[0]);
     if (length > 1) text += "-" + std::to_string(numbers[length - 1]);

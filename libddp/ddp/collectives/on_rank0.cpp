@@ -26,11 +26,11 @@ namespace ddp {
 namespace {
 
 constexpr const char* kResult = "result";
-constexpr const char* kFailed = "failed: ";
+constexpr const char* kResultFailed = "failed: ";
 constexpr const char* kHasEnded = " has ended";
 constexpr int kLeader[] = {0};
 constexpr Timeout kEndingGrace{1000};
-constexpr Timeout kPause{5};
+constexpr Timeout kLeaderPause{5};
 
 // Returns the result, which the others will read.
 std::string run(Store& store, const std::function<void()>& fn, Timeout period,
@@ -42,7 +42,7 @@ std::string run(Store& store, const std::function<void()>& fn, Timeout period,
     return "";
   } catch (...) {
     error = std::current_exception();
-    return kFailed + describe(error);
+    return kResultFailed + describe(error);
   }
 }
 
@@ -213,7 +213,7 @@ std::string await_result(ProcessGroup& group, Store& store, const RankIdentity& 
 bool is_ending(const RankIdentity& leader) {
   ProcessState state = ProcessState::kAlive;
   const auto has_changed = [&] { return (state = state_of(leader)) != ProcessState::kAlive; };
-  return becomes_true(has_changed, kEndingGrace, kPause) && state == ProcessState::kEnded;
+  return becomes_true(has_changed, kEndingGrace, kLeaderPause) && state == ProcessState::kEnded;
 }
 
 // Returns the result. The store goes with rank 0 if that hosts it, and is as silent.

@@ -18,7 +18,7 @@
 namespace ddp {
 namespace {
 
-constexpr auto kPollInterval = std::chrono::microseconds(20);
+constexpr auto kEventPollInterval = std::chrono::microseconds(20);
 
 class SingleProcessGroup final : public ProcessGroup {
  public:
@@ -61,7 +61,7 @@ class SingleProcessGroup final : public ProcessGroup {
         throw TimeoutError("[self] wait for operation #" + std::to_string(sequence) +
                            ": not finished after " + std::to_string(timeout.count()) + " ms");
       }
-      std::this_thread::sleep_for(kPollInterval);
+      std::this_thread::sleep_for(kEventPollInterval);
       check_not_aborted();
     }
   }

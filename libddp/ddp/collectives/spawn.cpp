@@ -26,7 +26,7 @@ namespace {
 
 constexpr Timeout kForever = Timeout::max();
 // If the first rank that failed blames a peer, wait this long for the peer's own error.
-constexpr Timeout kPatience{1000};
+constexpr Timeout kSpawnPatience{1000};
 constexpr Timeout kGrace{2000};  // from SIGTERM to SIGKILL
 
 bool is_consequence(const SpawnedEnding& ending) {
@@ -77,7 +77,7 @@ class Ranks {
   // Returns when all have ended, by themselves or, after a failure, by a signal.
   void wait() {
     wait_until([this] { return !failed_.empty(); }, kForever);
-    wait_until([this] { return cause_ != nullptr; }, kPatience);
+    wait_until([this] { return cause_ != nullptr; }, kSpawnPatience);
     stop(SIGTERM);
     wait_until([] { return false; }, kGrace);
     stop(SIGKILL);

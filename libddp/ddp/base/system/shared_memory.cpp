@@ -22,7 +22,7 @@ namespace {
 
 // Large memory is aligned for huge pages, which the kernel gives to shared memory if
 // transparent_hugepage/shmem_enabled says so; often it does not.
-constexpr std::size_t kHugePage = std::size_t{2} << 20;
+constexpr std::size_t kSharedHugePage = std::size_t{2} << 20;
 
 #ifndef MADV_POPULATE_WRITE
 constexpr int MADV_POPULATE_WRITE = 23;  // which C libraries before 2.35 do not declare
@@ -88,7 +88,7 @@ std::byte* map(int fd, std::size_t size_bytes) {
   if (data == MAP_FAILED) {
     throw SystemError("cannot map " + bytes(size_bytes) + " of shared memory", errno);
   }
-  if (size_bytes >= kHugePage) (void)::madvise(data, size_bytes, MADV_HUGEPAGE);
+  if (size_bytes >= kSharedHugePage) (void)::madvise(data, size_bytes, MADV_HUGEPAGE);
   return static_cast<std::byte*>(data);
 }
 

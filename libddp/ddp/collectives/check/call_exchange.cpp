@@ -10,8 +10,8 @@
 namespace ddp {
 namespace {
 
-constexpr Timeout kPatience{1000};
-constexpr Timeout kPause{5};
+constexpr Timeout kExchangePatience{1000};
+constexpr Timeout kExchangePause{5};
 
 }  // namespace
 
@@ -36,7 +36,7 @@ std::string CallExchange::ask(const CollectiveSignature& own) {
   store_->set(std::to_string(rank_), string_of(own));
   std::string found;
   const auto finds = [&] { return !(found = look(own)).empty(); };
-  (void)becomes_true(finds, kPatience, kPause);
+  (void)becomes_true(finds, kExchangePatience, kExchangePause);
   return found;
 }
 

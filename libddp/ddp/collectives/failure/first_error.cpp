@@ -10,7 +10,7 @@
 namespace ddp {
 namespace {
 
-constexpr const char* kKey = "abort";
+constexpr const char* kAbortKey = "abort";
 
 }  // namespace
 
@@ -39,7 +39,7 @@ void FirstError::leave(const PeerError& error) {
 bool FirstError::poll() noexcept {
   try {
     const bool asks = !is_set() && !store_is_lost_.load();
-    const auto note = asks ? store_->find(kKey) : std::nullopt;
+    const auto note = asks ? store_->find(kAbortKey) : std::nullopt;
     if (note) keep_told(*note);
     store_is_silent_.store(false);
   } catch (const TimeoutError& error) {
@@ -60,7 +60,7 @@ void FirstError::rethrow_if_set() const {
 // Returns the note that was written first. If the store is gone, nobody could read it anyway.
 std::string FirstError::post(const std::string& note) noexcept {
   try {
-    return store_->compare_set(kKey, "", note);
+    return store_->compare_set(kAbortKey, "", note);
   } catch (const std::exception& error) {
     logging::debug(std::string("[first_error] cannot tell the other ranks of this rank's error: ") +
                    error.what());

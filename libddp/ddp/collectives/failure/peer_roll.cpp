@@ -14,8 +14,8 @@
 namespace ddp {
 namespace {
 
-constexpr Timeout kPatience{500};
-constexpr Timeout kPause{5};
+constexpr Timeout kRollPatience{500};
+constexpr Timeout kRollPause{5};
 
 std::string who(int rank) { return "who/" + std::to_string(rank); }
 std::string left(int rank) { return "left/" + std::to_string(rank); }
@@ -66,7 +66,7 @@ std::optional<LostRank> PeerRoll::missing(const std::function<bool()>& is_settle
       found = suspect ? find_loss_of(*suspect) : find_missing(true);
       return found || is_settled();
     };
-    (void)becomes_true(look, kPatience, kPause);
+    (void)becomes_true(look, kRollPatience, kRollPause);
     return !found && suspect ? find_missing(false) : found;
   });
 }

@@ -77,8 +77,8 @@ Operations describe_operations(const FlightRecorder& recorder, const std::vector
   return operations;
 }
 
-std::string describe(const Event& event, const FlightRecorder& recorder,
-                     const Operations& operations) {
+std::string describe_event(const Event& event, const FlightRecorder& recorder,
+                           const Operations& operations) {
   const std::string verb(verb_of(event.what));
   if (event.what == What::kReady) return recorder.labels().text(event.label) + ": " + verb;
   if (submits(event)) return describe_operation(recorder, event) + ": " + verb;
@@ -98,7 +98,7 @@ std::string describe_events(const FlightRecorder& recorder, std::string_view tit
   for (const Event& event : events) {
     const double seconds = std::chrono::duration<double>(event.time - now).count();
     text += fmt::format("{:14.6f} s  step {}  {}\n", seconds, event.step,
-                        describe(event, recorder, operations));
+                        describe_event(event, recorder, operations));
   }
   return text;
 }

@@ -6,7 +6,7 @@
 namespace ddp {
 namespace {
 
-constexpr const char* kKey = "hang/reporter";
+constexpr const char* kWindowKey = "hang/reporter";
 
 }  // namespace
 
@@ -14,7 +14,7 @@ ReportWindow::ReportWindow(std::shared_ptr<Store> store, int rank, Timeout windo
     : store_(std::move(store)), rank_(rank), window_(window) {}
 
 void ReportWindow::look() {
-  see(store_->find(kKey).value_or(""));
+  see(store_->find(kWindowKey).value_or(""));
   if (is_unknown_to_others_ && replace(token())) is_unknown_to_others_ = false;
 }
 
@@ -45,7 +45,7 @@ bool ReportWindow::is_unchanged_for_a_window() const {
 }
 
 bool ReportWindow::replace(const std::string& value) {
-  see(store_->compare_set(kKey, seen_, value));
+  see(store_->compare_set(kWindowKey, seen_, value));
   if (seen_ != value) return false;
   own_ = value;
   return true;

@@ -20,7 +20,7 @@ constexpr const char* kFailed = "start_failed";
 constexpr const char* kHere = "start_here";
 constexpr const char* kAllHere = "start_all_here";
 
-constexpr Timeout kBetweenLooks{500};
+constexpr Timeout kBetweenStartLooks{500};
 
 // Ranks that lose the store notice it in their own waits.
 std::optional<std::string> find_note(Store& store) {
@@ -70,7 +70,7 @@ std::shared_ptr<ProcessGroup> start_group(
 void await_start(const GroupConfig& config, Store& store, std::span<const std::string> keys,
                  Timeout timeout) {
   const Deadline deadline = Deadline::after(timeout);
-  while (!store.wait_for(keys, std::min(kBetweenLooks, deadline.remaining()))) {
+  while (!store.wait_for(keys, std::min(kBetweenStartLooks, deadline.remaining()))) {
     if (config.check_while_starting) config.check_while_starting([&] { return store.check(keys); });
     if (!deadline.passed()) continue;
     throw TimeoutError("[start] " + GroupNames(config).rank(config.rank) + " has waited " +
@@ -90,7 +90,7 @@ bool connect_all(const GroupConfig& config, Deadline deadline, std::function<voi
     if (!config.check_while_starting) return;
     config.check_while_starting([&config] { return config.store->has(kAllHere); });
   };
-  if (!run_until(deadline, std::move(connect), check_others, kBetweenLooks)) return false;
+  if (!run_until(deadline, std::move(connect), check_others, kBetweenStartLooks)) return false;
   await_all(config, deadline.remaining());
   return true;
 }

@@ -13,7 +13,7 @@ namespace {
 
 using Nanoseconds = std::chrono::nanoseconds;
 
-constexpr std::size_t kChunkBytes = std::size_t{64} << 10;  // sent by each rank at a time
+constexpr std::size_t kHistoryChunkBytes = std::size_t{64} << 10;  // sent by each rank at a time
 constexpr std::size_t kFixedColumns = 10;
 constexpr std::size_t kBucketColumns = 3;
 // The columns of a step's begin and end.
@@ -139,7 +139,8 @@ std::vector<RankStep> StepHistory::step_of(ConstRow gathered, std::size_t index)
 
 void StepHistory::collect(const Visit& visit) {
   late_ = read_clocks(group_);
-  const std::size_t chunk = std::max<std::size_t>(1, kChunkBytes / (width_ * sizeof(std::int64_t)));
+  const std::size_t chunk =
+      std::max<std::size_t>(1, kHistoryChunkBytes / (width_ * sizeof(std::int64_t)));
   for (std::size_t first = 0; first < kept(); first += chunk) {
     const std::size_t count = std::min(chunk, kept() - first);
     const std::vector<std::int64_t> gathered = gather(first, count);
