@@ -12,8 +12,7 @@ function(ddp_target_defaults target)
     VISIBILITY_INLINES_HIDDEN ON
     POSITION_INDEPENDENT_CODE ON)
   # CMake 3.25 does not know C++20 for nvcc, and silently ignores CUDA_STANDARD 20.
-  target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CUDA>:-std=c++20>)
-  target_compile_options(${target} INTERFACE
+  target_compile_options(${target} PUBLIC
     $<BUILD_INTERFACE:$<$<COMPILE_LANGUAGE:CUDA>:-std=c++20>>)
   # GCC 12 wrongly reports overlaps in "literal" + std::string (GCC bug 105651).
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)

@@ -335,27 +335,21 @@ TEST_CASE("a rank 0 that does not call on_rank0 is named", "[on_rank0]") {
 }
 
 TEST_CASE("a rank 0 that waits in another call is noticed long before the timeout", "[on_rank0]") {
-  const auto store = std::make_shared<HashStore>();
-  test::run_ranks(2, [&](int rank) {
-    const auto group = init_process_group({.backend = Backend::kShm,
-                                           .device = DeviceChoice::kCpu,
-                                           .rank = rank,
-                                           .world_size = 2,
-                                           .store = store,
-                                           .ranks_are_threads = true,
-                                           .timeout = 60s,
-                                           .hang_watch = {.period = 50ms}});
-    const auto begin = Clock::now();
-    const std::string text = error_of([&] {
-      if (rank == 0) return group->barrier().wait();
-      on_rank0(
-          *group, [] {}, kQuick);
-    });
-    expect(Clock::now() - begin < 20s, "an error soon");
-    expect(text.find("rank 1 called on_rank0 after 0 collectives of the group, but rank 0 is in "
-                     "another call after 1") != std::string::npos,
-           text);
-  });
+  test::run_groups(
+      Backend::kShm, 2,
+      [](ProcessGroup& group) {
+        const auto begin = Clock::now();
+        const std::string text = error_of([&] {
+          if (group.rank() == 0) return group.barrier().wait();
+          on_rank0(
+              group, [] {}, kQuick);
+        });
+        expect(Clock::now() - begin < 20s, "an error soon");
+        expect(text.find("rank 1 called on_rank0 after 0 collectives of the group, but rank 0 is "
+                         "in another call after 1") != std::string::npos,
+               text);
+      },
+      60s, {.period = 50ms});
 }
 
 TEST_CASE("a ScopedTimeout also limits how long rank 0 may take to call on_rank0", "[on_rank0]") {

@@ -30,6 +30,7 @@
 #include "ddp/collectives/queue/spin_budget.h"
 #include "ddp/collectives/shm/peer_watch.h"
 #include "ddp/collectives/shm/shm_member.h"
+#include "support/becomes_true.h"
 #include "support/file_size_limit.h"
 #include "support/groups.h"
 #include "support/stderr_capture.h"
@@ -413,26 +414,18 @@ TEST_CASE("operand memory can be allocated and freed while the group exists", "[
 
 // Its rank is not in the library, and does not keep others waiting.
 TEST_CASE("an operation that nobody waits for is not reported as a hang", "[shm]") {
-  const auto store = std::make_shared<HashStore>();
   const test::StderrCapture captured;
-  test::run_ranks(2, [&](int rank) {
-    const auto group = init_process_group({.backend = Backend::kShm,
-                                           .device = DeviceChoice::kCpu,
-                                           .rank = rank,
-                                           .world_size = 2,
-                                           .store = store,
-                                           .ranks_are_threads = true,
-                                           .hang_watch = {.period = 20ms, .patience = 200ms}});
-    std::vector<float> value(1);
-    const Work work = group->all_reduce(buffer_of(value));
-    const auto deadline = Clock::now() + 30s;
-    while (group->recorder().position().done == 0 && Clock::now() < deadline) {
-      std::this_thread::sleep_for(5ms);
-    }
-    expect(group->recorder().position().done == 1, "done without a wait");
-    std::this_thread::sleep_for(600ms);  // three times the patience
-    work.wait();
-  });
+  test::run_groups(Backend::kShm, 2,
+                   [](ProcessGroup& group) {
+                     std::vector<float> value(1);
+                     const Work work = group.all_reduce(buffer_of(value));
+                     expect(
+                         test::becomes_true([&] { return group.recorder().position().done == 1; }),
+                         "done without a wait");
+                     std::this_thread::sleep_for(600ms);  // three times the patience
+                     work.wait();
+                   },
+                   60s, {.period = 20ms, .patience = 200ms});
   CHECK_THAT(captured.text(), !Catch::Contains("has not joined"));
 }
 

@@ -47,10 +47,12 @@ inline void run_on_hosts(const std::vector<int>& hosts,
 }
 
 // Runs fn(group) on world_size ranks. Each rank is a thread with its own group, over one in-process
-// store. There is no hang watch, since some tests count allocations.
+// store. There is no hang watch unless one is asked for, since some tests count allocations;
+// shm+tcp has none.
 inline void run_groups(Backend backend, int world_size,
                        const std::function<void(ProcessGroup&)>& fn,
-                       Timeout timeout = std::chrono::seconds(60)) {
+                       Timeout timeout = std::chrono::seconds(60),
+                       const HangWatchOptions& hang_watch = {.period = Timeout(0)}) {
   if (backend == Backend::kShmTcp && world_size > 1) {
     return run_on_hosts(two_hosts(world_size), fn, timeout);
   }
@@ -64,7 +66,7 @@ inline void run_groups(Backend backend, int world_size,
                                            .ranks_are_threads = true,
                                            .start_timeout = std::max(timeout, kStartTimeout),
                                            .timeout = timeout,
-                                           .hang_watch = {.period = Timeout(0)}});
+                                           .hang_watch = hang_watch});
     fn(*group);
   });
 }

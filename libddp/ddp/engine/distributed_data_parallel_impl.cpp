@@ -72,7 +72,7 @@ DistributedDataParallel::Impl::Impl(std::shared_ptr<ProcessGroup> group,
       factor_(*group_, options_),
       marks_(*group_, reducer_, parameters_, options_.unused),
       outcome_(control_, group_->world_size()),
-      warnings_(group_->state().names, options_.non_finite),
+      warnings_(group_->state().names, options_.non_finite, options_.fold_scale && !alone_),
       accounts_(*group_, reducer_) {
   reducer_.set_labels(add_bucket_labels(group_->recorder(), reducer_.layout(), parameters_));
   make_checks();
@@ -210,7 +210,7 @@ void DistributedDataParallel::Impl::accumulate(int passes) {
 
 const double* DistributedDataParallel::Impl::gradient_scale() {
   check_closed("gradient_scale");
-  was_asked_for_scale_ = true;
+  warnings_.note_scale_asked();
   if (!passes_.reduces()) refuse_unreduced();
   if (statistics_.steps == 0) refuse_call("gradient_scale was called before the first step");
   return folded_scale();
@@ -337,15 +337,6 @@ void DistributedDataParallel::Impl::log_warnings(const ControlLedger& ledger) {
   warnings_.look(ledger, steps_before_);
   const std::string warning = same_data_ ? same_data_->warning(ledger) : "";
   if (!warning.empty()) logging::warning(warning);
-  constexpr std::uint64_t kMany = 10;  // as the first ones may have been skipped
-  if (ledger.steps() == kMany && !was_asked_for_scale_) warn_of_forgotten_scale();
-}
-
-void DistributedDataParallel::Impl::warn_of_forgotten_scale() const {
-  if (folded_scale() == nullptr) return;
-  logging::warning(
-      "[ddp] DdpOptions::fold_scale leaves the division to the optimizer, but nothing has called "
-      "gradient_scale() in the first 10 steps: the gradients are sums over the ranks, not means");
 }
 
 void DistributedDataParallel::Impl::reduce(Stream stream) {

@@ -109,7 +109,6 @@ class DistributedDataParallel::Impl {
   void before_launch(std::size_t b, Stream stream);
   void launch_control(Stream stream);
   void log_warnings(const ControlLedger& ledger);
-  void warn_of_forgotten_scale() const;
   void reduce(Stream stream);
   void hold(Stream stream);
   void finish_control(Stream stream);
@@ -147,7 +146,6 @@ class DistributedDataParallel::Impl {
   std::optional<SameDataCheck> same_data_;  // only with several ranks
   std::optional<PackedBroadcast> buffers_;  // only with several ranks
   StepWarnings warnings_;
-  bool was_asked_for_scale_ = false;
   StepAccounts accounts_;
 };
 

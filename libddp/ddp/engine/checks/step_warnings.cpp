@@ -14,6 +14,8 @@ namespace {
 
 // No loop that ends makes so many steps in a row without samples on any rank.
 constexpr std::uint64_t kEndlessSteps = 10;
+// The first steps may have been skipped, so that the optimizer did not ask for the scale.
+constexpr std::uint64_t kStepsToAsk = 10;
 
 }  // namespace
 
@@ -24,6 +26,11 @@ void StepWarnings::look(const ControlLedger& ledger, std::uint64_t steps_before)
   if (!has_told_endless_loop_) look_for_endless_loop(ledger);
   if (!has_told_bad_metric_ && non_finite_ == NonFinite::kIgnore) {
     look_for_bad_metric(ledger, steps);
+  }
+  if (awaits_scale_ && ledger.steps() == kStepsToAsk) {
+    logging::warning(
+        "[ddp] DdpOptions::fold_scale leaves the division to the optimizer, but nothing has called "
+        "gradient_scale() in the first 10 steps: the gradients are sums over the ranks, not means");
   }
 }
 

@@ -13,8 +13,11 @@ namespace ddp {
 // Warnings about what the ranks have told each other. Each kind is logged once.
 class StepWarnings {
  public:
-  StepWarnings(GroupNames names, NonFinite non_finite)
-      : names_(std::move(names)), non_finite_(non_finite) {}
+  // `folds_scale`: the optimizer must ask for the scale.
+  StepWarnings(GroupNames names, NonFinite non_finite, bool folds_scale)
+      : names_(std::move(names)), non_finite_(non_finite), awaits_scale_(folds_scale) {}
+
+  void note_scale_asked() { awaits_scale_ = false; }
 
   // Logs what is due after the ledger's last step. `steps_before` is the number of steps that the
   // training had before those of the ledger.
@@ -27,6 +30,7 @@ class StepWarnings {
 
   GroupNames names_;
   NonFinite non_finite_;
+  bool awaits_scale_;  // nothing has asked for it yet
   bool has_told_who_ran_out_ = false;
   bool has_told_endless_loop_ = false;
   bool has_told_bad_metric_ = false;
