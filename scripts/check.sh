@@ -76,6 +76,32 @@ loop=$(
 )
 [ -z "$loop" ] || complain "folders include each other in a circle:" $loop
 
+# Names in anonymous namespaces differ within a library: a unity build joins sources, and which ones
+# changes with every new file. (Sources that stand in for others are kept apart.)
+mapfile -t joined < <(printf '%s\n' "${sources[@]}" |
+  grep -E '^(libddp|samplers|data|io|kernels|nn|launcher)/.*\.cpp$' | grep -vE '/(no_[a-z]+|onednn_[0-9])\.cpp$')
+clashes=$(awk '
+  FNR == 1 { library = FILENAME; sub(/\/.*/, "", library) }
+  /^namespace [a-z]/ { outer = $2 }
+  /^namespace \{$/ { inside = 1; next }
+  /^\}  \/\/ namespace$/ { inside = 0 }
+  !inside || !/^[A-Za-z]/ || /^(static_assert|template|using [A-Za-z]+ =)/ { next }
+  {
+    name = $0
+    if (name ~ /^(struct|class|enum|union) /) {
+      if (name ~ /;$/ && name !~ /\{/) next  # only declared
+      sub(/^(struct|enum class|class|enum|union) +/, "", name); sub(/[^A-Za-z0-9_].*/, "", name)
+    } else if (name ~ /^[^(]* k[A-Z][A-Za-z0-9]*( =|[{;]|\[)/) {
+      match(name, / k[A-Z][A-Za-z0-9]*/); name = substr(name, RSTART + 1, RLENGTH - 1)
+    } else if (name ~ /\(/) {
+      sub(/ *\{.*/, "", name)  # a function: with its parameters, since others overload it
+    } else next
+    key = library " " outer " " name
+    if (key in where && where[key] != FILENAME) print "  " FILENAME " and " where[key] ": " name
+    where[key] = FILENAME
+  }' "${joined[@]}")
+[ -z "$clashes" ] || complain "equal names in anonymous namespaces of one library:"$'\n'"$clashes"
+
 # Public headers are those that the libraries' CMakeLists.txt list. They may include neither our
 # other headers, which are not installed, nor headers of other libraries. Examples, which users copy,
 # include only public headers of ours.

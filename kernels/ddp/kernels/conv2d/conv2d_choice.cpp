@@ -10,23 +10,23 @@ namespace ddp::cpu {
 namespace {
 
 // oneDNN computes blocks of 16 channels, which must not be mostly empty.
-constexpr std::size_t kBlock = 16;
+constexpr std::size_t kChannelBlock = 16;
 // Of an image: oneDNN reads them as they are.
 constexpr std::size_t kColours = 3;
 
 // In a depthwise convolution a block is 16 groups.
 bool is_depthwise(const Conv2dShape& shape) {
-  return shape.groups >= kBlock && shape.groups == shape.in_channels &&
+  return shape.groups >= kChannelBlock && shape.groups == shape.in_channels &&
          shape.groups == shape.out_channels;
 }
 
 bool fills_blocks(const Conv2dShape& shape) {
   const Conv2dShape group = shape.group();
-  return group.in_channels >= kBlock && group.out_channels >= kBlock;
+  return group.in_channels >= kChannelBlock && group.out_channels >= kChannelBlock;
 }
 
 bool reads_colours(const Conv2dShape& shape) {
-  return shape.in_channels <= kColours && shape.out_channels >= kBlock;
+  return shape.in_channels <= kColours && shape.out_channels >= kChannelBlock;
 }
 
 // True if the convolution is a matrix product, which needs no blocks of channels that may be mostly

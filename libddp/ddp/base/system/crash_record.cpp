@@ -25,7 +25,7 @@
 namespace ddp {
 namespace {
 
-constexpr std::array kSignals{SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT};
+constexpr std::array kCrashSignals{SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT};
 constexpr std::size_t kStackBytes = 256 * 1024;
 constexpr int kMostFrames = 64;
 constexpr unsigned kPatienceSeconds = 2;
@@ -122,7 +122,7 @@ void on_alarm(int) { die_now(); }
 // Unblocks the crash signals: a crash by a blocked signal would end the process by that signal, not
 // by the first one.
 void be_ready_for_crashes() {
-  for (const int signal_number : kSignals) {
+  for (const int signal_number : kCrashSignals) {
     if (signal_number != first_signal) set_blocked(SIG_UNBLOCK, signal_number);
   }
 }
@@ -167,7 +167,7 @@ void make_signal_stack() {
 _Unwind_Reason_Code skip_frame(_Unwind_Context*, void*) { return _URC_NO_REASON; }
 
 void install_handlers() {
-  for (const int signal_number : kSignals) {
+  for (const int signal_number : kCrashSignals) {
     struct sigaction action {};
     const bool is_known = ::sigaction(signal_number, nullptr, &action) == 0;
     const bool is_default = (action.sa_flags & SA_SIGINFO) == 0 && action.sa_handler == SIG_DFL;

@@ -36,7 +36,7 @@ bool is_same_process(const Hello& one, const Hello& other) {
          one.who.start_time == other.who.start_time;
 }
 
-bool has_ended(const Hello& hello) { return state_of(hello.who) == ProcessState::kEnded; }
+bool sender_ended(const Hello& hello) { return state_of(hello.who) == ProcessState::kEnded; }
 
 // Writes `own` under the key unless a living process was first; returns the Hello of the owner.
 Hello take(Store& store, const std::string& key, const Hello& own) {
@@ -44,7 +44,7 @@ Hello take(Store& store, const std::string& key, const Hello& own) {
   std::string found = store.compare_set(key, "", text);
   for (;;) {
     const Hello holder = parse_hello(found);
-    if (found == text || !has_ended(holder)) return holder;
+    if (found == text || !sender_ended(holder)) return holder;
     found = store.compare_set(key, found, text);
   }
 }
@@ -75,7 +75,7 @@ std::int64_t next_initialisation(Store& job, int rank) {
 // A process that has published its Hello may have ended since.
 bool is_here(Store& store, int rank) {
   const auto hello = store.find(hello_key(rank));
-  return hello && !has_ended(parse_hello(*hello));
+  return hello && !sender_ended(parse_hello(*hello));
 }
 
 std::vector<int> missing_ranks(Store& store, int world_size) {
@@ -149,7 +149,7 @@ std::vector<Hello> await_hellos(Store& store, const Hello& self, StartPatience& 
     if (store.has(kPlan)) return {};
     if (all_came) {
       std::vector<Hello> hellos = read_hellos(store, self.world_size);
-      if (std::ranges::none_of(hellos, has_ended)) return hellos;
+      if (std::ranges::none_of(hellos, sender_ended)) return hellos;
       if (store.wait_for(kPlan, patience.slice(kBetweenLooks))) return {};
     }
     look_at_the_clock(store, self, patience);
@@ -243,7 +243,7 @@ void check_neighbours(Store& store, int rank, const Plan& plan,
   for (int other = 0; other < static_cast<int>(plan.hosts.size()); ++other) {
     if (other == rank || plan.hosts[static_cast<std::size_t>(other)] != host) continue;
     const auto hello = find_hello(store, other);
-    if (!hello || !has_ended(*hello) || has_come()) continue;
+    if (!hello || !sender_ended(*hello) || has_come()) continue;
     throw PeerError("[init] " + to_string(hello->who) +
                     " died before all ranks were connected with each other");
   }
