@@ -107,7 +107,8 @@ void NodeWatch::begin(int generation) {
   news_ = {.lost = std::move(news_.lost),
            .is_open = generation == 0,
            .stop_requested = news_.stop_requested,
-           .worker_stopped = news_.worker_stopped};
+           .worker_stopped = news_.worker_stopped,
+           .hurried_by = news_.hurried_by};
 }
 
 // Only the main thread changes generation_.
@@ -130,6 +131,8 @@ void NodeWatch::end_generation() { say(&Words::ends, true); }
 void NodeWatch::request_stop() { say(&Words::stops, true); }
 
 void NodeWatch::tell_stop_of_worker() { say(&Words::worker_stopped, true); }
+
+void NodeWatch::hurry() { say(&Words::hurries, true); }
 
 template <typename T>
 void NodeWatch::say(T Words::*word, T what) {
@@ -234,6 +237,9 @@ void NodeWatch::talk() {
 void NodeWatch::tell(const std::string& generation, const Words& said, const Words& written) {
   if (said.stops && !written.stops) store_->set("stop", "1");
   if (said.worker_stopped && !written.worker_stopped) store_->set("worker_stopped", "1");
+  if (said.hurries && !written.hurries) {
+    store_->compare_set("hurry", "", std::to_string(meeting_.self));
+  }
   if (said.claim != written.claim) store_->compare_set(generation + "/claim", "", said.claim);
   if (said.ends && !written.ends) {
     store_->set(generation + "/ended/" + std::to_string(meeting_.self), "1");
@@ -251,10 +257,11 @@ void NodeWatch::look(const std::string& generation) {
       parse_claim(store_->find(generation + "/claim").value_or(""));
   const bool stop_requested = store_->has("stop");
   const bool worker_stopped = store_->has("worker_stopped");
+  const std::optional<int> hurried_by = parse_claim(store_->find("hurry").value_or("")).node;
   const std::lock_guard lock(mutex_);
   if (generation != generation_) return;
-  const News seen{failed_node, stop_signal,    news_.lost,    is_open,
-                  all_ended,   stop_requested, worker_stopped};
+  const News seen{failed_node, stop_signal,    news_.lost,     is_open,
+                  all_ended,   stop_requested, worker_stopped, hurried_by};
   if (seen == news_) return;
   news_ = seen;
   wake_poll_loop();

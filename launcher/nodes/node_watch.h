@@ -43,6 +43,7 @@ struct SignsOfLife {
 //   gen/<g>/all_ended      node 0 writes it: the workers of all nodes have ended
 //   stop                   the workers should be asked to end by themselves
 //   worker_stopped         somebody else has asked one of them
+//   hurry                  the node whose user does not want to wait for them any longer
 // All writes are idempotent, and are repeated if the store has not answered.
 class NodeWatch : public OtherNodes {
  public:
@@ -65,6 +66,7 @@ class NodeWatch : public OtherNodes {
   void end_generation() override;
   void request_stop() override;
   void tell_stop_of_worker() override;
+  void hurry() override;
   [[nodiscard]] std::optional<std::string> agree_on_failure(const std::string& own) override;
   [[nodiscard]] bool wait_for_all() override;
   void leave() override;
@@ -75,10 +77,11 @@ class NodeWatch : public OtherNodes {
     bool ends = false;
     bool stops = false;
     bool worker_stopped = false;
+    bool hurries = false;
 
     // What also counts in the next generation.
     [[nodiscard]] Words lasting() const {
-      return {.stops = stops, .worker_stopped = worker_stopped};
+      return {.stops = stops, .worker_stopped = worker_stopped, .hurries = hurries};
     }
     friend bool operator==(const Words&, const Words&) = default;
   };

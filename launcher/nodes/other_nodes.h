@@ -19,6 +19,7 @@ class OtherNodes {
     bool have_all_ended = false;          // the workers of all nodes have ended
     bool stop_requested = false;          // SIGUSR1 was sent to one of the job's launchers
     bool worker_stopped = false;          // a worker was asked to stop, not by its launcher
+    std::optional<int> hurried_by = {};   // the node whose user does not want to wait any longer
 
     // The job was asked to end by itself.
     [[nodiscard]] bool is_stop() const { return stop_requested || worker_stopped; }
@@ -55,6 +56,8 @@ class OtherNodes {
   virtual void request_stop() = 0;
   // A signal asked a worker of this node to stop, and so all workers, which agree on the last step.
   virtual void tell_stop_of_worker() = 0;
+  // The job already ends, and nobody should wait for its workers any longer.
+  virtual void hurry() = 0;
 
   // Returns the failed node's description of its failure, and waits for it; if this node is the
   // failed one, publishes `own`. Nothing if the description does not come. If a node is lost, the
@@ -92,6 +95,7 @@ class NoOtherNodes final : public OtherNodes {
   void end_generation() override {}
   void request_stop() override {}
   void tell_stop_of_worker() override {}
+  void hurry() override {}
   [[nodiscard]] std::optional<std::string> agree_on_failure(const std::string& own) override {
     return own;
   }

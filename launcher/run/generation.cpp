@@ -118,7 +118,9 @@ void Generation::stop_on(int signal_number) {
     return;
   } else if (stopper_.is_stopping()) {
     order_.note_late(signal_number);
-    if (from_keyboard) kill_now();
+    if (!from_keyboard) return;
+    job_.nodes.hurry();
+    kill_now();
   } else {
     interrupt(signal_number);
     job_.console.say(fmt::format("{}: {}{}", signal_name(signal_number), describe_stop(),
@@ -214,7 +216,7 @@ void Generation::claim_failure() {
 void Generation::check_nodes() {
   claim_failure();
   const OtherNodes::News news = job_.nodes.news();  // always, or their fd would stay readable
-  if (stopper_.is_stopping()) return;
+  if (stopper_.is_stopping()) return follow_hurry(news);
   if (news.stop_requested && !order_.is_requested()) request_stop();
   if (!news.is_bad()) return;
   order_.follow(news.stop_signal);
@@ -223,6 +225,16 @@ void Generation::check_nodes() {
                                  job_.nodes.describe(*news.failed_node), describe_stop()));
   }
   stopper_.terminate(news.stop_signal ? grace() : job_.plan.failure_grace);
+}
+
+void Generation::follow_hurry(const OtherNodes::News& news) {
+  if (!news.hurried_by || order_.is_hurried()) return;
+  if (remaining() > 0) {
+    job_.console.say(fmt::format("{} does not wait any longer: killing {}",
+                                 job_.nodes.describe(*news.hurried_by),
+                                 counted(remaining(), "rank")));
+  }
+  kill_now();
 }
 
 void Generation::check_start() {

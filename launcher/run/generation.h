@@ -59,6 +59,7 @@ class Generation {
   [[nodiscard]] std::string describe_stop() const;
   void claim_failure();
   void check_nodes();
+  void follow_hurry(const OtherNodes::News& news);
   void check_start();
   void check_finished();
   void check_end();

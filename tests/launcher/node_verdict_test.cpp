@@ -138,6 +138,29 @@ TEST_CASE("Ctrl-C ends the wait for a failed node that does not tell its failure
   ::kill(pids_in(other.err(), "agent").at(0), SIGKILL);
 }
 
+TEST_CASE("a second Ctrl-C does not wait for the grace period of other nodes either",
+          "[launcher][verdict]") {
+  const std::uint16_t port = free_port("127.0.0.1");
+  const int from = GENERATE(0, 1);  // the node whose launcher gets it
+  CAPTURE(from);
+  const Strings argv = command({"-n", "1", "--grace", "1000", "--", "sh", "-c", kStubborn});
+  ChildProcess node0 = launch_node(0, port, argv);
+  ChildProcess node1 = launch_node(1, port, argv);
+  (void)wait_for_pids(node0, 2);
+  (void)wait_for_pids(node1, 2);
+  ChildProcess& stopped = from == 0 ? node0 : node1;
+  ChildProcess& other = from == 0 ? node1 : node0;
+  stopped.send_signal(SIGINT);
+  other.wait_for_output("SIGINT on node " + std::to_string(from));
+  stopped.send_signal(SIGINT);
+  for (ChildProcess* node : {&stopped, &other}) {
+    CHECK(node->wait(kStopBound) == 128 + SIGINT);
+    CHECK_THAT(node->err(), !Contains("had not ended") && !Contains("was killed by"));
+  }
+  CHECK_THAT(other.err(), Contains("node " + std::to_string(from) + " (" + ddp::host_name() +
+                                   ") does not wait any longer: killing 1 rank\n"));
+}
+
 TEST_CASE("ranks of another node, which may have ended before, are not said to have stopped",
           "[launcher][verdict]") {
   const std::uint16_t port = free_port("127.0.0.1");
