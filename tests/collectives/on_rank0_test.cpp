@@ -18,7 +18,9 @@
 #include <vector>
 
 #include "ddp/base/error.h"
+#include "ddp/base/threads/becomes_true.h"
 #include "ddp/buffer_ops/buffer_ops.h"
+#include "ddp/collectives/hang/rank_progress.h"
 #include "ddp/collectives/peers/rank_identity.h"
 #include "ddp/store/hash_store.h"
 #include "support/forwarding_store.h"
@@ -160,14 +162,36 @@ class StoreWithoutMoreConnections final : public test::ForwardingStore {
   std::shared_ptr<std::atomic<bool>> full_;
 };
 
+// The store of a rank that first calls `before` whenever it asks what rank 0 has published for its
+// hang watch.
+class StoreOfWatch final : public test::ForwardingStore {
+ public:
+  StoreOfWatch(std::shared_ptr<Store> store, std::function<void(Store&, std::string_view)> before)
+      : ForwardingStore(std::move(store)), before_(std::move(before)) {}
+
+  std::string compare_set(std::string_view key, std::string_view expected,
+                          std::string_view desired) override {
+    if (key.ends_with("/progress/0")) before_(*store(), key);
+    return store()->compare_set(key, expected, desired);
+  }
+  std::shared_ptr<Store> clone(Timeout timeout) const override {
+    return std::make_shared<StoreOfWatch>(store()->clone(timeout), before_);
+  }
+
+ private:
+  std::function<void(Store&, std::string_view)> before_;
+};
+
 // Of two ranks.
-std::shared_ptr<ProcessGroup> join(int rank, std::shared_ptr<Store> store) {
+std::shared_ptr<ProcessGroup> join(int rank, std::shared_ptr<Store> store,
+                                   const HangWatchOptions& hang_watch = {}) {
   return init_process_group({.backend = Backend::kShm,
                              .device = DeviceChoice::kCpu,
                              .rank = rank,
                              .world_size = 2,
                              .store = std::move(store),
-                             .ranks_are_threads = true});
+                             .ranks_are_threads = true,
+                             .hang_watch = hang_watch});
 }
 
 // Runs fn(group) on two ranks. Rank 1 sees their store through a StoreOfRank1, which takes `leader`
@@ -350,6 +374,55 @@ TEST_CASE("a rank 0 that waits in another call is noticed long before the timeou
                text);
       },
       60s, {.period = 50ms});
+}
+
+namespace {
+
+// Runs fn(group) on two ranks, of which rank 1 sees their store through a StoreOfWatch.
+void run_watched(const std::function<void(Store&, std::string_view)>& before,
+                 const std::function<void(ProcessGroup&)>& fn) {
+  const auto hash_store = std::make_shared<HashStore>();
+  test::run_ranks(2, [&](int rank) {
+    std::shared_ptr<Store> store = hash_store;
+    if (rank == 1) store = std::make_shared<StoreOfWatch>(store, before);
+    fn(*join(rank, store, {.period = 20ms}));
+  });
+}
+
+}  // namespace
+
+TEST_CASE("a store that is silent while rank 0 is awaited ends no call of on_rank0", "[on_rank0]") {
+  test::Gate asked;
+  const auto do_not_answer = [&](Store&, std::string_view) {
+    asked.raise();
+    throw TimeoutError("no answer");
+  };
+  run_watched(do_not_answer, [&](ProcessGroup& group) {
+    if (group.rank() == 0) expect(asked.wait_for(1), "rank 1 to ask");
+    on_rank0(
+        group, [] {}, kQuick);
+  });
+}
+
+TEST_CASE("a rank 0 that has come and gone on is not in another call", "[on_rank0]") {
+  test::Gate asked, submitted;
+  const auto be_late = [&](Store& store, std::string_view key) {
+    asked.raise();
+    expect(submitted.wait_for(1), "rank 0 to go on");
+    const auto is_published = [&] {
+      const RankProgress progress = parse_rank_progress(store.find(key).value());
+      return progress.find("default")->collectives == 1;
+    };
+    expect(becomes_true(is_published, 20s, 1ms), "rank 0 to publish it");
+  };
+  run_watched(be_late, [&](ProcessGroup& group) {
+    if (group.rank() == 0) expect(asked.wait_for(1), "rank 1 to ask");
+    on_rank0(
+        group, [] {}, kQuick);
+    Work work = group.barrier();
+    if (group.rank() == 0) submitted.raise();
+    work.wait();
+  });
 }
 
 TEST_CASE("a ScopedTimeout also limits how long rank 0 may take to call on_rank0", "[on_rank0]") {

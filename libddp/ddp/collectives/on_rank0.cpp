@@ -111,14 +111,25 @@ std::string describe_trouble(const RankIdentity& leader, Timeout silence) {
   throw MismatchError(text);
 }
 
+// What rank 0 has published for the hang watch. Nothing without one, or if the store does not
+// answer, which says nothing about rank 0.
+std::optional<std::uint64_t> published_collectives_of_leader(const GroupConfig& config) {
+  if (config.hang_watch == nullptr) return std::nullopt;
+  try {
+    return config.hang_watch->collectives_of(config.job_rank(0), config.name);
+  } catch (const TimeoutError&) {
+    return std::nullopt;
+  }
+}
+
 // All ranks submit the same collectives between two calls. So a rank 0 that has already submitted
-// more of them waits for this rank there, while this one waits here.
-void check_leader_is_not_ahead(ProcessGroup& group) {
-  const GroupConfig& config = group.state().config;
+// more of them, and has not come to this call before, waits for this rank there, while this one
+// waits here.
+void check_leader_is_not_ahead(ProcessGroup& group, Store& store) {
   const std::string own = collectives_of(group);
-  if (config.hang_watch == nullptr || own.empty()) return;
-  const auto leaders = config.hang_watch->collectives_of(config.job_rank(0), config.name);
-  if (!leaders || *leaders <= std::stoull(own)) return;
+  if (own.empty()) return;
+  const auto leaders = published_collectives_of_leader(group.state().config);
+  if (!leaders || *leaders <= std::stoull(own) || store.has("who")) return;
   const GroupNames& names = group.state().names;
   refuse_different_calls(group, names.self() + " called on_rank0 after " + own +
                                     " collectives of the group, but " + names.rank(0) +
@@ -133,7 +144,7 @@ std::string await_leader(ProcessGroup& group, Store& store, Timeout period) {
       return store.get("who", std::min(period, deadline.remaining()));
     } catch (const TimeoutError&) {
       group.check_on(kLeader, [&] { return store.wait_for("who", period); });
-      check_leader_is_not_ahead(group);
+      check_leader_is_not_ahead(group, store);
       if (!deadline.passed()) continue;
       throw TimeoutError("[on_rank0] " + group.state().names.rank(0) +
                          " has not called on_rank0 within " +
