@@ -228,18 +228,35 @@ TEST_CASE("a step without nominal_samples causes one warning, on rank 0", "[engi
   CHECK(warnings(32, 2).empty());
 }
 
+TEST_CASE("passes of one sample that add up to the nominal samples cause no warning", "[engine]") {
+  test::StderrCapture capture;
+  run_groups(Backend::kShm, 2, [&](ProcessGroup& group) {
+    Model model(0);
+    DistributedDataParallel ddp(group.shared_from_this(), model.parameters, {.nominal_samples = 2});
+    ddp.accumulate(2);
+    for (int pass = 0; pass < 2; ++pass) {
+      CHECK(ddp.begin_step({.samples = 1}) == 0.5);
+      mark_all(ddp);
+      ddp.wait();
+    }
+  });
+  CHECK(capture.text().empty());
+}
+
 TEST_CASE("an optimizer that never asks for the folded scale causes a warning", "[engine]") {
-  const auto warnings = [](bool asks) {
+  const auto warnings = [](bool asks, int overflows = 0) {
     test::StderrCapture capture;
     run_groups(Backend::kShm, 2, [&](ProcessGroup& group) {
       Model model(0);
       const auto shared = group.shared_from_this();
-      DistributedDataParallel ddp(shared, model.parameters, {.fold_scale = true});
-      for (int step = 0; step < 12; ++step) {
+      DistributedDataParallel ddp(shared, model.parameters,
+                                  {.fold_scale = true, .non_finite = NonFinite::kSkip});
+      for (int step = 0; step < 12 + overflows; ++step) {
         (void)ddp.begin_step();
+        test::write_gradient(ddp, 0, step < overflows ? HUGE_VAL : 1 + group.rank());
         mark_all(ddp);
         ddp.wait();
-        if (asks) CHECK(ddp.gradient_scale() != nullptr);
+        if (asks && ddp.should_step()) CHECK(ddp.gradient_scale() != nullptr);
         model.values[0][0] += 1;
       }
       (void)ddp.summary();
@@ -247,6 +264,7 @@ TEST_CASE("an optimizer that never asks for the folded scale causes a warning", 
     return capture.text();
   };
   CHECK(warnings(true).empty());
+  CHECK_THAT(warnings(true, 11), !Catch::Contains("nothing has called gradient_scale()"));
   CHECK_THAT(warnings(false), Catch::Contains("nothing has called gradient_scale()"));
 }
 

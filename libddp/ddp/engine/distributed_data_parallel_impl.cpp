@@ -334,7 +334,7 @@ void DistributedDataParallel::Impl::launch_control(Stream stream) {
 
 // What rank 0 has learned about all ranks from a step.
 void DistributedDataParallel::Impl::log_warnings(const ControlLedger& ledger) {
-  warnings_.look(ledger, steps_before_);
+  warnings_.look(ledger, steps_before_, statistics_.skipped_steps);
   const std::string warning = same_data_ ? same_data_->warning(ledger) : "";
   if (!warning.empty()) logging::warning(warning);
 }
@@ -346,7 +346,7 @@ void DistributedDataParallel::Impl::reduce(Stream stream) {
   if (use_) use_->read(stream);
   if (same_data_) same_data_->end_step(stream);
   finish_control(stream);
-  if (alone_ && step_samples_ == 0) warnings_.look(control_.arrived_ledger(), steps_before_);
+  if (alone_ && step_samples_ == 0) log_warnings(control_.arrived_ledger());
   if (replicas_) replicas_->end_step(stream, step_samples_ > 0);
   if (factor_.divides() && !options_.fold_scale) average(stream);
   const bool is_finite = !finite_ || finite_->check(number_of_step(), stream);

@@ -37,7 +37,9 @@ double LossFactor::begin_pass(double samples, bool is_whole_step) {
     for_buckets_ = factor;
     return 1;
   }
-  if (is_watchful_ && divides_) look_for_mistake(samples, factor);
+  if (is_watchful_ && divides_ && (is_whole_step || !is_nominal_)) {
+    look_for_mistake(samples, factor);
+  }
   return factor;
 }
 
@@ -55,8 +57,9 @@ void LossFactor::look_for_mistake(double samples, double factor) {
   } else if (reference_ > 1 && samples == 1) {
     logging::warning(
         fmt::format("[ddp] the first step has 1 sample, the default of StepOptions::samples, but "
-                    "DdpOptions::nominal_samples is {0}: unless that is right, gradients are {0} "
-                    "times too large; tell begin_step() the number of samples",
+                    "DdpOptions::nominal_samples is {0}: unless that is right, or the mean loss is "
+                    "multiplied by what begin_step() returned, gradients are {0} times too large; "
+                    "tell begin_step() the number of samples",
                     reference_));
   }
 }

@@ -14,12 +14,13 @@ namespace {
 
 // No loop that ends makes so many steps in a row without samples on any rank.
 constexpr std::uint64_t kEndlessSteps = 10;
-// The first steps may have been skipped, so that the optimizer did not ask for the scale.
+// A trainer may look at some steps before its optimizer takes one.
 constexpr std::uint64_t kStepsToAsk = 10;
 
 }  // namespace
 
-void StepWarnings::look(const ControlLedger& ledger, std::uint64_t steps_before) {
+void StepWarnings::look(const ControlLedger& ledger, std::uint64_t steps_before,
+                        std::uint64_t skipped_steps) {
   if (ledger.steps() == 0) return;
   const std::uint64_t steps = steps_before + ledger.steps();
   if (!has_told_who_ran_out_) look_for_ranks_without_data(ledger, steps);
@@ -27,11 +28,7 @@ void StepWarnings::look(const ControlLedger& ledger, std::uint64_t steps_before)
   if (!has_told_bad_metric_ && non_finite_ == NonFinite::kIgnore) {
     look_for_bad_metric(ledger, steps);
   }
-  if (awaits_scale_ && ledger.steps() == kStepsToAsk) {
-    logging::warning(
-        "[ddp] DdpOptions::fold_scale leaves the division to the optimizer, but nothing has called "
-        "gradient_scale() in the first 10 steps: the gradients are sums over the ranks, not means");
-  }
+  if (awaits_scale_) look_for_forgotten_scale(ledger, skipped_steps);
 }
 
 void StepWarnings::look_for_ranks_without_data(const ControlLedger& ledger, std::uint64_t steps) {
@@ -70,6 +67,20 @@ void StepWarnings::look_for_bad_metric(const ControlLedger& ledger, std::uint64_
       "stops nor skips steps whose gradients are not finite",
       bad - metrics.begin(), std::isnan(bad->sum) ? "nan" : "infinite", steps));
   has_told_bad_metric_ = true;
+}
+
+// In the steps before the ledger's last one, that is. The optimizer takes no step whose gradients
+// are not finite, or that had no samples.
+void StepWarnings::look_for_forgotten_scale(const ControlLedger& ledger,
+                                            std::uint64_t skipped_steps) {
+  if (ledger.last().samples > 0) ++steps_with_samples_;
+  if (steps_with_samples_ <= skipped_steps + kStepsToAsk) return;
+  logging::warning(fmt::format(
+      "[ddp] DdpOptions::fold_scale leaves the division to the optimizer, but nothing has called "
+      "gradient_scale() in the first {} steps that it could take: the gradients are sums over the "
+      "ranks, not means",
+      kStepsToAsk));
+  awaits_scale_ = false;
 }
 
 }  // namespace ddp

@@ -19,18 +19,21 @@ class StepWarnings {
 
   void note_scale_asked() { awaits_scale_ = false; }
 
-  // Logs what is due after the ledger's last step. `steps_before` is the number of steps that the
-  // training had before those of the ledger.
-  void look(const ControlLedger& ledger, std::uint64_t steps_before);
+  // Logs what is due after the ledger's last step; to be called for each. `steps_before` is the
+  // number of steps that the training had before those of the ledger, of which `skipped_steps` were
+  // not finite.
+  void look(const ControlLedger& ledger, std::uint64_t steps_before, std::uint64_t skipped_steps);
 
  private:
   void look_for_ranks_without_data(const ControlLedger& ledger, std::uint64_t steps);
   void look_for_endless_loop(const ControlLedger& ledger);
   void look_for_bad_metric(const ControlLedger& ledger, std::uint64_t steps);
+  void look_for_forgotten_scale(const ControlLedger& ledger, std::uint64_t skipped_steps);
 
   GroupNames names_;
   NonFinite non_finite_;
   bool awaits_scale_;  // nothing has asked for it yet
+  std::uint64_t steps_with_samples_ = 0;
   bool has_told_who_ran_out_ = false;
   bool has_told_endless_loop_ = false;
   bool has_told_bad_metric_ = false;
