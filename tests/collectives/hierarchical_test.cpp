@@ -205,6 +205,26 @@ TEST_CASE("no rank has gathered before its leader knows what the other hosts cal
   }
 }
 
+TEST_CASE("a send and its recv that differ are an error on every rank", "[hosts]") {
+  const bool stays_inside = GENERATE(true, false);
+  CAPTURE(stays_inside);
+  const int from = stays_inside ? 3 : 0;
+  const auto errors = errors_on(kPairs, [&](ProcessGroup& group) {
+    std::vector<float> sent(4), received(6);
+    auto batch = group.batch();
+    if (group.rank() == from) (void)group.send(buffer_of(sent), 2);
+    if (group.rank() == 2) (void)group.recv(buffer_of(received).slice(0, 5), from);
+    // Others are in transfers that are right, inside a host and between hosts.
+    if (group.rank() == 1) (void)group.recv(buffer_of(received).slice(0, 1), 0);
+    if (group.rank() == 2) (void)group.recv(buffer_of(received).slice(5, 1), 1);
+    batch.end().wait();
+    group.recv(buffer_of(received).slice(0, 1), 2).wait();
+  });
+  check_all_equal(errors);
+  CHECK(errors[0] == "[shm+tcp] send and recv differ: rank " + std::to_string(from) +
+                         " called #1 send(float32[4]) to rank 2, which called #1 recv(float32[5])");
+}
+
 TEST_CASE("a mismatch keeps its class on every rank", "[hosts]") {
   run_on_hosts(kPairs, [](ProcessGroup& group) {
     std::vector<float> values(8);
@@ -357,6 +377,28 @@ TEST_CASE("a peer that leaves ends a batch of transfers at once, on whichever ho
       });
     }
   }
+}
+
+TEST_CASE("the peer of a transfer is named if it leaves, not one that left before", "[hosts]") {
+  const int gone = GENERATE(0, 1);
+  const auto store = std::make_shared<HashStore>();
+  test::Gate one_has_left;
+  test::run_ranks(4, [&](int rank) {
+    auto group = make_hierarchical_process_group(
+        {.store = store, .rank = rank, .world_size = 4, .start_timeout = test::kStartTimeout},
+        kPairs, "127.0.0.1");
+    if (rank == 3) {
+      group.reset();
+      return one_has_left.raise();
+    }
+    if (rank == gone) return expect(one_has_left.wait_for(1), "rank 3 to leave");
+    std::vector<float> received(1);
+    const std::string error =
+        error_within(10s, [&] { group->recv(buffer_of(received), gone).wait(); });
+    expect(error.starts_with("[shm+tcp] rank " + std::to_string(gone) + " (") &&
+               error.find(") left the group, while rank ") != std::string::npos,
+           error);
+  });
 }
 
 TEST_CASE("a rank that breaks with another rank's timeout does not report its own", "[hosts]") {

@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "ddp/collectives/collective.h"
@@ -33,6 +34,8 @@ class GroupNames {
   // The same if only one call is known.
   [[nodiscard]] std::string mismatch(int rank, const CollectiveSignature& call) const;
   // The text for a recv by `rank` that meets another send than it expects; empty if it is the one.
+  // It begins with kTransfersDiffer.
+  static constexpr std::string_view kTransfersDiffer = "send and recv";
   [[nodiscard]] std::string mismatch_of_transfer(int rank, const CollectiveSignature& recv,
                                                  int sender, const CollectiveSignature& send) const;
   // " of group default/split0", to be put behind an operation; empty for the job's first group.

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <optional>
 
-#include "ddp/base/error.h"
 #include "ddp/base/object_bytes.h"
 #include "ddp/buffer_ops/buffer_ops.h"
 #include "ddp/collectives/group_scopes.h"
@@ -66,6 +65,7 @@ void HierarchicalAlgorithms::run(std::span<const Collective> batch) {
 void HierarchicalAlgorithms::begin(const CollectiveSignature& call, Timeout timeout) {
   call_ = call;
   timeout_ = timeout;
+  lost_peer_.reset();
   began_ = Clock::now();
 }
 
@@ -85,15 +85,16 @@ void HierarchicalAlgorithms::run_transfers(std::span<const Collective> batch) {
   std::exception_ptr near_error;
   try {
     if (some_stay_inside) near.wait();
-  } catch (const Error&) {
+  } catch (const Error& error) {
     near_error = std::current_exception();
-    note_failure(*fellows_);
+    note_failure(error, *fellows_);
     if (!flat_->is_broken()) throw;
   }
   try {
     far.wait();
-  } catch (const Error&) {
-    note_failure(*flat_);
+    if (near_error) flat_->check_unbroken();
+  } catch (const Error& error) {
+    note_failure(error, *flat_);
     throw;
   }
   if (near_error) std::rethrow_exception(near_error);
@@ -115,11 +116,17 @@ bool HierarchicalAlgorithms::submit_transfer(const Collective& operation) {
   return stays_inside;
 }
 
-// Which of the transfers has failed.
-void HierarchicalAlgorithms::note_failure(const QueuedProcessGroup& group) {
+// Which of the transfers has failed. That of a mismatch is in the error.
+void HierarchicalAlgorithms::note_failure(const Error& error, const QueuedProcessGroup& group) {
+  if (dynamic_cast<const MismatchError*>(&error) != nullptr) return;
   const QueuedProcessGroup::Doing doing = group.failed_in();
   call_ = doing.call;
   timeout_ = doing.timeout;
+  if (!doing.peer) return;
+  const std::vector<int>& fellows =
+      layout_.members[static_cast<std::size_t>(layout_.place(rank_).host)];
+  lost_peer_ =
+      &group == flat_.get() ? *doing.peer : fellows.at(static_cast<std::size_t>(*doing.peer));
 }
 
 // The leaders' own calls compare a hash of what the ranks of each host have agreed on.

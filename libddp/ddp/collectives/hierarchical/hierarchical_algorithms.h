@@ -25,9 +25,11 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
+#include "ddp/base/error.h"
 #include "ddp/collectives/collective.h"
 #include "ddp/collectives/hierarchical/host_blocks.h"
 #include "ddp/collectives/hierarchical/host_groups.h"
@@ -49,6 +51,8 @@ class HierarchicalAlgorithms {
   // The current or last operation; of several transfers, the one that timed out or lost its peer,
   // if that was on this rank.
   [[nodiscard]] const CollectiveSignature& current() const { return call_; }
+  // The peer that the current transfer has lost.
+  [[nodiscard]] std::optional<int> lost_peer() const { return lost_peer_; }
   [[nodiscard]] Timeout timeout() const { return timeout_; }
   // Whether it has taken as long as that; if it has not, a timeout is another rank's.
   [[nodiscard]] bool has_timed_out() const { return Clock::now() - began_ >= timeout_; }
@@ -57,7 +61,7 @@ class HierarchicalAlgorithms {
   void begin(const CollectiveSignature& call, Timeout timeout);
   void run_transfers(std::span<const Collective> batch);
   bool submit_transfer(const Collective& operation);
-  void note_failure(const QueuedProcessGroup& group);
+  void note_failure(const Error& error, const QueuedProcessGroup& group);
   void run_collective();
   void dispatch_collective();
   void agree_inside();
@@ -103,6 +107,7 @@ class HierarchicalAlgorithms {
   Collective current_;                      // the current or last collective
   CollectiveSignature call_;
   Timeout timeout_{};
+  std::optional<int> lost_peer_;
   Clock::time_point began_;
   double divisor_ = 1;  // of the current operation, if it is a kAverage
   std::uint64_t collectives_ = 0;

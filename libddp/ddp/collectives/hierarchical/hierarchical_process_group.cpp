@@ -112,7 +112,7 @@ class HierarchicalProcessGroup final : public QueuedProcessGroup {
   // Sets the error in terms of this group's operation, unless another rank was first.
   void explain(const Error& error) {
     if (dynamic_cast<const MismatchError*>(&error) != nullptr) {
-      first_error_.set(MismatchError("[shm+tcp] " + calls_.mismatch(algorithms_.current())));
+      first_error_.set(MismatchError("[shm+tcp] " + mismatch_text(error)));
     } else if (dynamic_cast<const TimeoutError*>(&error) != nullptr) {
       if (!algorithms_.has_timed_out() && await_report_of_others()) return;
       first_error_.set(TimeoutError(
@@ -120,6 +120,14 @@ class HierarchicalProcessGroup final : public QueuedProcessGroup {
     } else {
       first_error_.set(PeerError(loss_text()));
     }
+  }
+
+  // The inner groups know which sends and recvs differ, and name ranks as this group does. Of
+  // collectives they have other ones.
+  [[nodiscard]] std::string mismatch_text(const Error& error) {
+    const std::string text = describe(error);
+    const std::size_t begin = text.find(GroupNames::kTransfersDiffer);
+    return begin == std::string::npos ? calls_.mismatch(algorithms_.current()) : text.substr(begin);
   }
 
   // The inner groups break on all ranks at once, but the rank that timed out may still be about to
@@ -136,7 +144,8 @@ class HierarchicalProcessGroup final : public QueuedProcessGroup {
 
   // Only ranks of the same host can see whether a rank is alive; they will report it.
   [[nodiscard]] std::string loss_text() {
-    const auto missing = roll_.missing([this] { return first_error_.poll(); });
+    const auto missing =
+        roll_.missing([this] { return first_error_.poll(); }, algorithms_.lost_peer());
     if (missing) return loss_sentence("[shm+tcp]", *missing, activity());
     const std::string leaders = roll_.names(other_leaders());  // none if the store is gone
     return "[shm+tcp] " + (leaders.empty() ? "a rank" : leaders) +

@@ -16,11 +16,12 @@
 namespace ddp {
 namespace {
 
-// The configuration of a group of some ranks that only this group uses; it is neither watched nor
-// recorded.
+// The configuration of a group of some ranks that only this group uses, and whose name it has in
+// messages; it is neither watched nor recorded.
 GroupConfig inner_config(const GroupConfig& config, const std::string& name,
                          std::span<const int> ranks) {
   GroupConfig inner = part_config(config, name, ranks);
+  inner.name = config.name;
   inner.hang_watch = nullptr;
   inner.error_file = {};
   inner.worker_slot = {};

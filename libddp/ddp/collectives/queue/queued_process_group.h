@@ -25,11 +25,12 @@ class QueuedProcessGroup : public ProcessGroup {
   [[nodiscard]] bool is_broken() { return queue().is_broken(); }
 
   // For groups that are parts of another one: what this rank was doing when an operation failed,
-  // and that operation's timeout; of several transfers, the one that timed out or lost its peer. To
-  // be called once a wait has thrown.
+  // and that operation's timeout; of several transfers, the one that timed out or lost its peer,
+  // with that peer. To be called once a wait has thrown.
   struct Doing {
     CollectiveSignature call;
     Timeout timeout;
+    std::optional<int> peer;
   };
   [[nodiscard]] virtual Doing failed_in() const { return {}; }
 

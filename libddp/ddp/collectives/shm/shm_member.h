@@ -67,6 +67,9 @@ class Member {
   // Sets the purpose of later waits: a collective, or a send to or recv from `peer`.
   void begin_call(const CollectiveSignature& signature, int peer = kAllRanks);
   [[nodiscard]] const CollectiveSignature& call() const { return call_; }
+  [[nodiscard]] std::optional<int> peer_of_call() const {
+    return call_peer_ == kAllRanks ? std::nullopt : std::optional(call_peer_);
+  }
 
   // Blocks until `ready` returns true, at most until the deadline or, without one, for the timeout.
   // Throws if the group is broken, even if `ready` is true. `ready` may only read the segment.

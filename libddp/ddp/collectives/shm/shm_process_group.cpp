@@ -45,7 +45,7 @@ class ShmProcessGroup final : public QueuedProcessGroup {
   }
 
   std::string_view backend() const override { return "shm"; }
-  Doing failed_in() const override { return {self_.call(), self_.timeout()}; }
+  Doing failed_in() const override { return {self_.call(), self_.timeout(), self_.peer_of_call()}; }
 
   void check_on(std::span<const int> awaited, const std::function<bool()>& has_come) override {
     try {

@@ -84,7 +84,9 @@ class TcpProcessGroup final : public QueuedProcessGroup {
   void check_on(std::span<const int> awaited, const std::function<bool()>& has_come) override {
     roll_.check_on(awaited, has_come, first_error_, "[tcp]");
   }
-  Doing failed_in() const override { return {algorithms_.current(), algorithms_.timeout()}; }
+  Doing failed_in() const override {
+    return {algorithms_.current(), algorithms_.timeout(), lost_peer_};
+  }
 
  protected:
   OperationQueue& queue() override { return queue_; }
@@ -104,6 +106,7 @@ class TcpProcessGroup final : public QueuedProcessGroup {
       algorithms_.run(batch);
       return find_what_was_missed();
     } catch (const TcpWire::Lost& lost) {
+      lost_peer_ = lost.peer();
       first_error_.set(PeerError(loss_text(lost)));
     } catch (const TimeoutError&) {
       first_error_.set(TimeoutError(
@@ -147,6 +150,7 @@ class TcpProcessGroup final : public QueuedProcessGroup {
   Clock::time_point last_end_ = Clock::now();  // of an operation, or of the last before this group
   TcpWire wire_;
   TcpAlgorithms algorithms_;
+  std::optional<int> lost_peer_;  // by which an operation failed
   PeerRoll roll_;
   OperationQueue queue_;
   FirstError first_error_;
