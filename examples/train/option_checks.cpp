@@ -109,7 +109,8 @@ std::vector<OutputFile> output_files(const Options& options) {
 // The directory need not exist yet, and its name may end in a slash.
 void check_not_kept(const OutputFile& file, const std::filesystem::path& checkpoints) {
   if (checkpoints.empty()) return;
-  require(file.path.parent_path() != resolved(checkpoints / "file").parent_path() ||
+  const auto directory = checkpoints.has_filename() ? checkpoints : checkpoints.parent_path();
+  require(file.path.parent_path() != resolved(directory) ||
               !ddp::is_name_in_checkpoint_directory(file.path.filename().string()),
           file.flag + ' ' + file.given.string() +
               " is a file that --checkpoint-dir keeps there itself");

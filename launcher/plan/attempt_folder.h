@@ -17,9 +17,6 @@ struct AttemptFolder {
   [[nodiscard]] std::string error_file(int local_rank) const;
   [[nodiscard]] std::string crash_file(int local_rank) const;
   [[nodiscard]] std::string events_file(int local_rank) const;
-
- private:
-  [[nodiscard]] std::string file(int local_rank, const char* name) const;
 };
 
 }  // namespace ddp::launcher

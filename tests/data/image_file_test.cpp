@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 
 #include <catch2/catch.hpp>
+#include <csignal>
 #include <cstdlib>
 #include <random>
 #include <string>
@@ -14,6 +15,7 @@
 #include "ddp/data/image_codecs.h"
 #include "support/files.h"
 #include "support/image_files.h"
+#include "support/in_child.h"
 #include "support/run_ranks.h"
 
 namespace {
@@ -301,6 +303,21 @@ TEST_CASE("an image file's error says what is wrong", "[data][image_file]") {
         "[image_file] images of 4 channels are not supported, only of 1 or 3");
 }
 
+TEST_CASE("a PNG that cannot be written whole leaves no part of a file", "[data][image_file]") {
+  const TemporaryDirectory directory;
+  ddp::test::check_in_child([&] {
+    ::signal(SIGXFSZ, SIG_IGN);
+    const rlimit limit{.rlim_cur = 60, .rlim_max = 60};
+    ::setrlimit(RLIMIT_FSIZE, &limit);
+    const std::string error = error_of([&] {
+      write_png(directory / "a.png", gradient({20, 20}, 3));
+    });
+    const bool is_good = error.ends_with("a.png: cannot be written: File too large") &&
+                         !std::filesystem::exists(directory / "a.png");
+    return is_good ? ddp::test::Verdict::kGood : ddp::test::Verdict::kBad;
+  });
+}
+
 TEST_CASE("pixels that cannot be written as PNG are refused", "[data][image_file]") {
   const TemporaryDirectory directory;
   CHECK_THAT(error_of([&] {
@@ -316,6 +333,10 @@ TEST_CASE("pixels that cannot be written as PNG are refused", "[data][image_file
   CHECK(error_of([&] {
           write_png(directory / "a.png", gradient({0, 0}, 1));
         }) == "[image_file] 0 bytes of pixels for 0 x 0 of 1 channels");
+  for (const std::int64_t huge : {std::int64_t{1} << 32, std::int64_t{1} << 62}) {
+    image = {.size = {huge, huge}, .channels = 1, .pixels = {}};
+    CHECK_THROWS_AS(write_png(directory / "a.png", image), std::invalid_argument);
+  }
   const std::string file = (directory / "a.png").string();
   CHECK_THAT(error_of([&] {
                write_png(file, gradient({1, 1'000'001}, 1));

@@ -164,6 +164,11 @@ TEST_CASE("a file of scalars is read back whole", "[io][summary]") {
   CHECK(file.at_end());
 }
 
+TEST_CASE("a tag that is not UTF-8 becomes text that is", "[io][summary]") {
+  Bytes record(ddp::scalar_record({.tag = "Verlust \xc3\xa4 \xff"}));
+  CHECK(scalar_of(record.record()).tag == "Verlust \xc3\xa4 \xef\xbf\xbd");
+}
+
 TEST_CASE("event files have unique names that TensorBoard recognises", "[io][summary]") {
   const TemporaryDirectory directory;
   const SummaryWriter first(directory.path());

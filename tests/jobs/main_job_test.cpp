@@ -418,6 +418,10 @@ TEST_CASE("bad input is refused in one line", "[main]") {
   check_refused(train_command(1, {"--checkpoint-dir", directory / "new/", "--save",
                                   directory / "new/latest"}),
                 "new/latest is a file that --checkpoint-dir keeps there itself");
+  std::filesystem::create_symlink(directory / "kept", directory / "kept/file");
+  check_refused(train_command(1, {"--checkpoint-dir", directory / "kept", "--save",
+                                  directory / "kept/latest"}),
+                "kept/latest is a file that --checkpoint-dir keeps there itself");
   check_refused(train_command(1, {"--non-finite", "pray"}), "is not one of stop, skip, ignore");
   check_refused(train_command(1, {"--batch-size", "8", "--global-batch-size", "8"}),
                 "--batch-size and --global-batch-size exclude each other");

@@ -179,12 +179,14 @@ TEST_CASE("in evaluation a batch norm without weights refuses other numbers of c
         "[channels] twice");
 }
 
-TEST_CASE("a batch norm refuses an eps below 0", "[nn]") {
+TEST_CASE("a batch norm refuses an eps below 0, and a momentum that is no share", "[nn]") {
   Context context;
   const Scope scope(context, DType::kFloat32, 1);
-  const auto error_for = [&](double eps) {
-    return error_of([&] { const BatchNorm1d layer(scope, 3, {.eps = eps}); });
+  const auto error_for = [&](double eps, double momentum = 1) {
+    return error_of([&] { const BatchNorm1d layer(scope, 3, {.eps = eps, .momentum = momentum}); });
   };
+  CHECK(error_for(1, 2) == "[nn] BatchNorm: momentum is 2.000000, expected 0 to 1");
+  CHECK(error_for(1, std::nan("")) == "[nn] BatchNorm: momentum is nan, expected 0 to 1");
   CHECK(error_for(-0.5) ==
         "[nn] BatchNorm: eps is -0.500000, but it must be finite and 0 or above");
   CHECK(error_for(std::nan("")) ==

@@ -56,6 +56,20 @@ TEST_CASE("layers of a Sequential are named by their numbers and applied in orde
         context.to_host<double>(expected.value()));
 }
 
+TEST_CASE("a Sequential inside another is filled when it is made", "[module]") {
+  Context context;
+  Sequential net({context, DType::kFloat64, 0});
+  net.append(relu);
+  const Sequential& block = net.append<Sequential>([](Sequential& inner) {
+    inner.append<Linear>(2, 3);
+    inner.append<Linear>(3, 2);
+  });
+  net.append<Linear>(2, 1);
+  CHECK(names_of(block).size() == 4);
+  CHECK(names_of(net) == std::vector<std::string>{"1.0.weight", "1.0.bias", "1.1.weight",
+                                                  "1.1.bias", "2.weight", "2.bias"});
+}
+
 TEST_CASE("a Linear without a bias has the same weight as one with a bias", "[module]") {
   Context context;
   const Scope scope(context, DType::kFloat64, /*seed=*/3);

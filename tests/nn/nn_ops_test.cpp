@@ -164,6 +164,9 @@ TEST_CASE("operations refuse wrong shapes or dtypes and name them", "[nn]") {
           static_cast<void>(softmax_cross_entropy(tape, zeros({2, 5, 2, 2}), labels));
         }) == "[nn] softmax_cross_entropy: the logits are [2, 5, 2, 2], expected [n, classes]");
   CHECK(error_of([&] {
+          static_cast<void>(softmax_cross_entropy(tape, zeros({2, 0}), labels));
+        }) == "[nn] softmax_cross_entropy: the logits are [2, 0], expected [n, classes]");
+  CHECK(error_of([&] {
           static_cast<void>(count_correct(context, zeros({2, 5, 2, 2}), labels));
         }) == "[nn] count_correct: the logits are [2, 5, 2, 2], expected [n, classes]");
   CHECK(error_of([&] {

@@ -192,7 +192,8 @@ TEST_CASE("averages of fifty steps' weights equal those of PyTorch's AveragedMod
   average.swap();
   CHECK(ddp::test::difference(values(pair.w), reference().at(name + " w")) < 1e-12);
   CHECK(ddp::test::difference(values(pair.b), reference().at(name + " b")) < 1e-12);
-  CHECK_THAT(error_of([&] { average.update(); }), Contains("call swap() once more"));
+  CHECK_THAT(error_of([&] { average.update(); }), Contains("update: the parameters hold the"));
+  CHECK_THAT(error_of([&] { (void)average.state(); }), Contains("call swap() once more"));
   average.swap();
   CHECK(values(pair.w) == last);
 }
@@ -322,6 +323,15 @@ TEST_CASE("optimizers refuse parameters and options that contradict each other",
   CHECK(error_of([&] {
           Adam(pair.context, {{{&pair.w}, {}}, {{&pair.w}, {}}});
         }) == "[nn] an optimizer has 'w' twice: a parameter belongs to one group");
+  Pair namesake;
+  CHECK(
+      error_of([&] {
+        Sgd(pair.context, std::vector{&pair.w, &namesake.w}, {});
+      }) ==
+      "[nn] an optimizer has two parameters named 'w', which a checkpoint cannot tell apart: give "
+      "their modules different scopes");
+  CHECK(error_of([&] { Sgd(pair.context, std::vector<Parameter*>{nullptr}, {}); }) ==
+        "[nn] an optimizer's parameter is a null pointer");
   CHECK(error_of([&] { Sgd(pair.context, std::vector<Parameter*>(), {}); }) ==
         "[nn] an optimizer has no parameters");
   ddp::Buffer elsewhere = pair.w.value().buffer();

@@ -114,8 +114,9 @@ ImageSize read_image_size(const fs::path& path) {
 void write_png(const fs::path& path, const Image& image) {
   check_channels(image.channels);
   const auto [height, width] = image.size;
-  if (height < 1 || width < 1 ||
-      static_cast<std::int64_t>(image.pixels.size()) != height * width * image.channels) {
+  const auto bytes_of_pixels = static_cast<std::int64_t>(image.pixels.size());
+  if (height < 1 || width < 1 || height > bytes_of_pixels || width > bytes_of_pixels / height ||
+      bytes_of_pixels != height * width * image.channels) {
     throw std::invalid_argument(fmt::format("[image_file] {} bytes of pixels for {} of {} channels",
                                             image.pixels.size(), to_string(image.size),
                                             image.channels));
@@ -126,7 +127,9 @@ void write_png(const fs::path& path, const Image& image) {
   file.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
   file.close();
   if (!file) {
-    throw FileError("[image_file] " + path.string() + ": cannot be written: " + error_text(errno));
+    const std::string reason = error_text(errno);
+    if (std::error_code ignored; fs::is_regular_file(path, ignored)) fs::remove(path, ignored);
+    throw FileError("[image_file] " + path.string() + ": cannot be written: " + reason);
   }
 }
 

@@ -73,14 +73,21 @@ bool is_hexadecimal(const std::string& text) {
   return text.find_first_not_of("0123456789abcdef") == std::string::npos;
 }
 
-// Foreign files may have such keys, too. If one of ours is damaged, the other tells.
+// Foreign files may have such keys, too, and one of ours may be damaged. So the list tells, which
+// no other program writes, under its key or beside the checksum.
 bool has_our_checksums(const Safetensors& loaded) {
-  const auto has = [&](const char* key, std::size_t values) {
-    const auto found = loaded.metadata.find(key);
-    return found != loaded.metadata.end() && found->second.size() == values * kDigits &&
-           is_hexadecimal(found->second);
+  const auto are = [](const std::string& text, std::size_t checksums) {
+    return text.size() == checksums * kDigits && is_hexadecimal(text);
   };
-  return has(kChecksum, 1) || has(kChecksums, loaded.tensors.size() + 1);
+  const auto has = [&](const char* key, std::size_t checksums) {
+    const auto found = loaded.metadata.find(key);
+    return found != loaded.metadata.end() && are(found->second, checksums);
+  };
+  const std::size_t list = loaded.tensors.size() + 1;
+  return has(kChecksums, list) ||
+         (has(kChecksum, 1) && std::ranges::any_of(loaded.metadata, [&](const auto& entry) {
+            return are(entry.second, list);
+          }));
 }
 
 void verify(const Safetensors& loaded) {

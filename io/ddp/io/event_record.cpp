@@ -2,6 +2,7 @@
 #include "ddp/io/event_record.h"
 
 #include <bit>
+#include <nlohmann/json.hpp>
 
 #include "ddp/io/crc32c.h"
 
@@ -44,6 +45,13 @@ std::string bytes_field(unsigned field, std::string_view bytes) {
   return key(field, kLengthDelimited) + varint(bytes.size()) + std::string(bytes);
 }
 
+// A reader refuses a record whose text is not UTF-8. Its wrong bytes become U+FFFD.
+std::string utf8(std::string_view text) {
+  using Json = nlohmann::json;
+  const std::string quoted = Json(text).dump(-1, ' ', false, Json::error_handler_t::replace);
+  return Json::parse(quoted).get<std::string>();
+}
+
 std::string masked_crc(std::string_view bytes) {
   return little_endian(std::rotr(crc32c(bytes), 15) + 0xa282ead8U);
 }
@@ -61,7 +69,7 @@ std::string version_record(double wall_time) {
 
 std::string scalar_record(const Scalar& scalar) {
   const std::string value =
-      bytes_field(1, scalar.tag) + float_field(2, static_cast<float>(scalar.value));
+      bytes_field(1, utf8(scalar.tag)) + float_field(2, static_cast<float>(scalar.value));
   const std::string summary = bytes_field(1, value);
   return record(double_field(1, scalar.wall_time) + int64_field(2, scalar.step) +
                 bytes_field(5, summary));

@@ -17,18 +17,6 @@ std::string name_and_fate(const std::string& origin, const LostRank& lost) {
 
 }  // namespace
 
-const char* to_string(Fate fate) {
-  switch (fate) {
-    case Fate::kLeft:
-      return "left the group";
-    case Fate::kDied:
-      return "died";
-    case Fate::kUnknown:
-      break;
-  }
-  return "was lost";
-}
-
 Activity activity_in(const CollectiveSignature& call, const FlightRecorder& recorder,
                      const GroupNames& names) {
   return {names.self(), call, to_string(call) + purpose_of_pending(recorder) + names.of_group()};

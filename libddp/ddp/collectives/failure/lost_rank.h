@@ -8,8 +8,17 @@ namespace ddp {
 
 enum class Fate : std::uint8_t { kUnknown, kLeft, kDied };
 
-// "was lost", "left the group", "died".
-[[nodiscard]] const char* to_string(Fate fate);
+[[nodiscard]] inline const char* to_string(Fate fate) {
+  switch (fate) {
+    case Fate::kLeft:
+      return "left the group";
+    case Fate::kDied:
+      return "died";
+    case Fate::kUnknown:
+      break;
+  }
+  return "was lost";
+}
 
 struct LostRank {
   int rank = 0;  // in the group

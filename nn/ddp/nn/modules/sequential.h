@@ -19,11 +19,20 @@ namespace ddp::nn {
 //   net.append<Linear>(784, 128);  // "0.weight", "0.bias"
 //   net.append(relu);
 //   net.append<Linear>(128, 10);   // "2.weight", "2.bias"
+//
+// One inside another gets its layers when it is made:
+//
+//   net.append<Sequential>([](Sequential& block) { block.append<Linear>(10, 10); });  //
+//   "3.0.weight"
 class Sequential final : public Module {
  public:
   using Function = std::function<Variable(Tape&, const Variable&)>;
 
   explicit Sequential(Scope scope) : scope_(std::move(scope)) {}
+  Sequential(Scope scope, const std::function<void(Sequential&)>& fill)
+      : Sequential(std::move(scope)) {
+    fill(*this);
+  }
 
   // Constructs an M from its scope and the arguments.
   template <class M, class... Args>

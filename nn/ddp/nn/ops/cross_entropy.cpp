@@ -12,7 +12,7 @@ namespace {
 
 // Not flattened: the pixels of an image of logits would be taken for more classes.
 MatrixShape rows_of_classes(const char* operation, const Shape& logits) {
-  if (logits.rank() == 2) return {logits[0], logits[1]};
+  if (logits.rank() == 2 && logits[1] > 0) return {logits[0], logits[1]};
   throw std::invalid_argument("[nn] " + std::string(operation) + ": the logits are " +
                               to_string(logits) + ", expected [n, classes]");
 }

@@ -11,9 +11,9 @@ namespace ddp::nn {
 namespace {
 
 void check_shapes(const char* name, const Shape& x, const Shape& target) {
-  if (x == target && x.rank() > 0) return;
+  if (x == target) return;
   throw std::invalid_argument("[nn] " + std::string(name) + ": x is " + to_string(x) + ", target " +
-                              to_string(target) + ", expected one shape [n, ...]");
+                              to_string(target) + ", expected one shape");
 }
 
 Variable pointwise_loss(Tape& tape, const char* name, const Variable& x, const Tensor& target,
@@ -21,7 +21,7 @@ Variable pointwise_loss(Tape& tape, const char* name, const Variable& x, const T
   if (must_widen(x)) return pointwise_loss(tape, name, widened(tape, x), target, f);
   check_shapes(name, x.shape(), target.shape());
   Context& context = tape.context();
-  const MatrixShape shape = as_matrix(x.shape());
+  const MatrixShape shape = x.shape().rank() == 0 ? MatrixShape{1, 1} : as_matrix(x.shape());
   const Tensor row_losses = context.empty({shape.rows}, x.value().dtype());
   Tensor loss = context.empty({}, x.value().dtype());
   context.run(cpu::pointwise_loss_forward, cu::pointwise_loss_forward, x.buffer(), target.buffer(),

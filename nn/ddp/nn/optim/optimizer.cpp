@@ -3,7 +3,8 @@
 
 #include <algorithm>
 #include <stdexcept>
-#include <unordered_set>
+#include <string>
+#include <unordered_map>
 
 namespace ddp::nn {
 
@@ -49,6 +50,9 @@ double Optimizer::checked_rate(double learning_rate) {
 }
 
 void Optimizer::check_group(std::span<Parameter* const> parameters) const {
+  if (std::ranges::find(parameters, nullptr) != parameters.end()) {
+    throw std::invalid_argument("[nn] an optimizer's parameter is a null pointer");
+  }
   for (const Parameter* parameter : parameters) {
     const Buffer &own = parameter->value().buffer(), &first = parameters.front()->value().buffer();
     if (own.device != context_.device()) {
@@ -65,11 +69,16 @@ void Optimizer::check_group(std::span<Parameter* const> parameters) const {
 
 void Optimizer::check_parameters() const {
   if (parameters_.empty()) throw std::invalid_argument("[nn] an optimizer has no parameters");
-  std::unordered_set<const Parameter*> known;
+  std::unordered_map<std::string, const Parameter*> known;
   for (const Parameter* parameter : parameters_) {
-    if (known.insert(parameter).second) continue;
-    throw std::invalid_argument("[nn] an optimizer has '" + parameter->name() +
-                                "' twice: a parameter belongs to one group");
+    const auto [other, is_new] = known.emplace(parameter->name(), parameter);
+    if (is_new) continue;
+    throw std::invalid_argument(
+        other->second == parameter
+            ? "[nn] an optimizer has '" + parameter->name() +
+                  "' twice: a parameter belongs to one group"
+            : "[nn] an optimizer has two parameters named '" + parameter->name() +
+                  "', which a checkpoint cannot tell apart: give their modules different scopes");
   }
 }
 

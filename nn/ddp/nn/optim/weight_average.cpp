@@ -26,11 +26,7 @@ WeightAverage::WeightAverage(Context& context, std::span<Parameter* const> param
 }
 
 void WeightAverage::update() {
-  if (is_swapped_) {
-    throw std::logic_error(
-        "[nn] WeightAverage::update: the parameters hold the averages: call swap() once more "
-        "before the training goes on");
-  }
+  check_not_swapped("update");
   std::int64_t& updates = updates_.buffer().as<std::int64_t>()[0];
   const double share = 1 / static_cast<double>(updates + 1);
   const double weight = updates == 0 || !decay_ ? share : 1 - *decay_;
@@ -58,12 +54,19 @@ void WeightAverage::swap() {
 }
 
 std::vector<NamedTensor> WeightAverage::state() const {
+  check_not_swapped("state");
   std::vector<NamedTensor> state;
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     state.push_back({parameters_[i]->name(), averages_[i]});
   }
   state.push_back({"updates", updates_});
   return state;
+}
+
+void WeightAverage::check_not_swapped(const char* call) const {
+  if (!is_swapped_) return;
+  throw std::logic_error("[nn] WeightAverage::" + std::string(call) +
+                         ": the parameters hold the averages: call swap() once more before it");
 }
 
 }  // namespace ddp::nn

@@ -41,11 +41,13 @@ class WeightAverage {
   // before the first update.
   void swap();
 
-  // What a checkpoint must contain, while not swapped: views of the averages, which have the
-  // parameters' names, and of "updates", their number (int64 on the CPU).
+  // What a checkpoint must contain: views of the averages, which have the parameters' names, and of
+  // "updates", their number (int64 on the CPU). std::logic_error between two calls of swap().
   [[nodiscard]] std::vector<NamedTensor> state() const;
 
  private:
+  void check_not_swapped(const char* call) const;
+
   Context& context_;
   std::vector<Parameter*> parameters_;
   std::vector<Tensor> averages_;
