@@ -47,11 +47,11 @@ ProcessGroup::ProcessGroup(GroupConfig config)
 ProcessGroup::~ProcessGroup() = default;
 
 int ProcessGroup::rank() const noexcept { return config().rank; }
-int ProcessGroup::world_size() const noexcept { return config().world_size; }
-Device ProcessGroup::device() const noexcept { return config().device; }
+[[gnu::hot]] int ProcessGroup::world_size() const noexcept { return config().world_size; }
+[[gnu::hot]] Device ProcessGroup::device() const noexcept { return config().device; }
 Timeout ProcessGroup::timeout() const noexcept { return config().timeout; }
 const std::string& ProcessGroup::name() const noexcept { return config().name; }
-FlightRecorder& ProcessGroup::recorder() const { return *state_->recorder; }
+[[gnu::hot]] FlightRecorder& ProcessGroup::recorder() const { return *state_->recorder; }
 const GroupConfig& ProcessGroup::config() const { return state_->config; }
 const GroupNames& ProcessGroup::names() const { return state_->names; }
 const std::shared_ptr<FlightRecorder>& ProcessGroup::shared_recorder() const {

@@ -23,9 +23,10 @@ WaitTimer::~WaitTimer() {
   if (--waits.timers == 0) waits.total += Clock::now() - waits.since;
 }
 
-TimeWaited time_waited() noexcept { return {std::this_thread::get_id(), waits.total}; }
+[[gnu::hot]] TimeWaited time_waited() noexcept { return {std::this_thread::get_id(), waits.total}; }
 
-Clock::duration waited_between(const TimeWaited& begin, const TimeWaited& end) noexcept {
+[[gnu::hot]] Clock::duration waited_between(const TimeWaited& begin,
+                                            const TimeWaited& end) noexcept {
   return begin.thread == end.thread ? end.total - begin.total : Clock::duration{};
 }
 

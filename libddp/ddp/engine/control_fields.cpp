@@ -92,7 +92,7 @@ std::uint64_t read_halves(const double* numbers) {
 
 }  // namespace
 
-void ControlFields::begin_pass(double samples, double unit) {
+[[gnu::hot]] void ControlFields::begin_pass(double samples, double unit) {
   std::fill_n(numbers_, kPassCount, 0.0);
   numbers_[0] = samples / unit;
   numbers_[1] = samples;

@@ -27,8 +27,8 @@ void ControlLedger::count(const ControlFields& sums) {
 }
 
 // Touches only the metrics in use, since the kernels of a step leave none of this in the caches.
-void ControlLedger::count_alone(const ControlFields& numbers, const RankState& own,
-                                std::size_t slots) {
+[[gnu::hot]] void ControlLedger::count_alone(const ControlFields& numbers, const RankState& own,
+                                             std::size_t slots) {
   count_pass(numbers, slots);
   last_.active_ranks = own.is_active ? 1 : 0;
   last_.stop_requests = own.asks_to_stop ? 1 : 0;

@@ -47,7 +47,7 @@ Buffer ControlVector::carried() const {
   return {carried_.data(), ControlFields::kPassCount, DType::kFloat64, group_.device()};
 }
 
-void ControlVector::reset(double samples, double unit) {
+[[gnu::hot]] void ControlVector::reset(double samples, double unit) {
   if (is_cuda_) {
     turn_ = (turn_ + 1) % outgoing_.size();
     Outgoing& next = outgoing_[turn_];
@@ -205,7 +205,7 @@ void ControlVector::arrive(bool is_copied_by_device) {
   if (!is_copied_by_device) count_arrived(Wait::kYes);
 }
 
-void ControlVector::finish_alone(const RankState& own_state, Stream stream) {
+[[gnu::hot]] void ControlVector::finish_alone(const RankState& own_state, Stream stream) {
   if (!has_device_values_ || !is_cuda_) {
     if (has_device_values_) collect(stream);
     return count_alone(own_state);
@@ -232,7 +232,7 @@ ControlLedger& ControlVector::complete_ledger() {
   return ledger_;
 }
 
-const ControlLedger& ControlVector::arrived_ledger() {
+[[gnu::hot]] const ControlLedger& ControlVector::arrived_ledger() {
   count_arrived(Wait::kNo);
   return ledger_;
 }

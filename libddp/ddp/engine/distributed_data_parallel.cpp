@@ -18,13 +18,15 @@ DistributedDataParallel::~DistributedDataParallel() = default;
 
 ProcessGroup& DistributedDataParallel::group() const { return *impl_->group(); }
 
-std::size_t DistributedDataParallel::parameter_count() const { return impl_->parameters().size(); }
+[[gnu::hot]] std::size_t DistributedDataParallel::parameter_count() const {
+  return impl_->parameters().size();
+}
 
 Buffer DistributedDataParallel::gradient(std::size_t i) const { return impl_->gradient(i); }
 
 const BucketLayout& DistributedDataParallel::layout() const { return impl_->reducer().layout(); }
 
-double DistributedDataParallel::begin_step(const StepOptions& options) {
+[[gnu::hot]] double DistributedDataParallel::begin_step(const StepOptions& options) {
   return impl_->begin_step(options);
 }
 
@@ -41,11 +43,11 @@ void DistributedDataParallel::vote(std::size_t slot, bool in_favour) {
   impl_->vote(slot, in_favour);
 }
 
-void DistributedDataParallel::mark_ready(std::size_t i, Stream stream) {
+[[gnu::hot]] void DistributedDataParallel::mark_ready(std::size_t i, Stream stream) {
   impl_->mark_ready(i, stream);
 }
 
-void DistributedDataParallel::wait(Stream stream) { impl_->wait(stream); }
+[[gnu::hot]] void DistributedDataParallel::wait(Stream stream) { impl_->wait(stream); }
 
 void DistributedDataParallel::wait_host() const { impl_->wait_host(); }
 

@@ -88,10 +88,11 @@ DistributedDataParallel::Impl::Impl(std::shared_ptr<ProcessGroup> group,
   std::vector<Buffer> model = values_of<Parameter>(parameters_);
   model.insert(model.end(), buffers.begin(), buffers.end());
   broadcast_values(*group_, model);
-  buffers_.emplace(*group_, buffers);
-  same_data_.emplace(*group_, reducer_);
+  buffers_ = std::make_unique<PackedBroadcast>(*group_, buffers);
+  same_data_ = std::make_unique<SameDataCheck>(*group_, reducer_);
   if (options_.fingerprint_every > 0) {
-    replicas_.emplace(*group_, reducer_.issuer(), control_, parameters_, options_);
+    replicas_ =
+        std::make_unique<ReplicaCheck>(*group_, reducer_.issuer(), control_, parameters_, options_);
     replicas_->take_buffers({});
     // The first forward pass may change them on a stream that does not wait for this one.
     if (group_->device().is_cuda()) cu::synchronize_device(group_->device());
@@ -139,7 +140,7 @@ void DistributedDataParallel::Impl::warn_of_endless_guard() const {
       "optimizer steps meanwhile, each rank trains a model of its own");
 }
 
-double DistributedDataParallel::Impl::begin_step(const StepOptions& step) {
+[[gnu::hot]] double DistributedDataParallel::Impl::begin_step(const StepOptions& step) {
   if (state_ != State::kIdle) {
     refuse_call("begin_step was called before wait",
                 "; an engine whose step was left by an exception can only be destroyed");
@@ -169,7 +170,7 @@ void DistributedDataParallel::Impl::vote(std::size_t slot, bool in_favour) {
   vote = vote || in_favour;
 }
 
-void DistributedDataParallel::Impl::mark_ready(std::size_t i, Stream stream) {
+[[gnu::hot]] void DistributedDataParallel::Impl::mark_ready(std::size_t i, Stream stream) {
   if (state_ == State::kIdle) refuse_call("mark_ready was called before begin_step");
   check_index("mark_ready", i);
   if (!reducer_.accepts(i)) marks_.refuse(i, number_of_step());
@@ -179,7 +180,7 @@ void DistributedDataParallel::Impl::mark_ready(std::size_t i, Stream stream) {
   reducer_.mark_ready(i, stream);
 }
 
-void DistributedDataParallel::Impl::wait(Stream stream) {
+[[gnu::hot]] void DistributedDataParallel::Impl::wait(Stream stream) {
   if (state_ == State::kIdle) refuse_call("wait was called before begin_step");
   backward_span_.end();
   marks_.check_all_ready(number_of_step(), samples_);
@@ -257,9 +258,10 @@ DistributedDataParallel::Statistics DistributedDataParallel::Impl::statistics() 
 void DistributedDataParallel::Impl::make_checks() {
   const bool is_static = options_.unused == UnusedParameters::kStatic;
   if (is_static) reducer_.learn_uses();
-  if (options_.unused != UnusedParameters::kError) use_.emplace(*group_, reducer_, is_static);
+  if (options_.unused != UnusedParameters::kError)
+    use_ = std::make_unique<ParameterUse>(*group_, reducer_, is_static);
   if (options_.non_finite != NonFinite::kIgnore) {
-    finite_.emplace(*group_, reducer_, parameters_, options_);
+    finite_ = std::make_unique<FiniteCheck>(*group_, reducer_, parameters_, options_);
   }
 }
 
@@ -296,7 +298,7 @@ std::vector<Buffer> DistributedDataParallel::Impl::gradients() const {
   return result;
 }
 
-void DistributedDataParallel::Impl::open_step() {
+[[gnu::hot]] void DistributedDataParallel::Impl::open_step() {
   ++step_;
   if (finite_) finite_->begin_step(stream_);
   own_ = {.is_active = false};
@@ -339,7 +341,7 @@ void DistributedDataParallel::Impl::log_warnings(const ControlLedger& ledger) {
   if (!warning.empty()) logging::warning(warning);
 }
 
-void DistributedDataParallel::Impl::reduce(Stream stream) {
+[[gnu::hot]] void DistributedDataParallel::Impl::reduce(Stream stream) {
   if (reducer_.is_held()) callers_.copy_in_held(stream);
   reducer_.end_backward(stream);
   reducer_.wait(stream);

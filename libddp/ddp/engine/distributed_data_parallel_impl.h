@@ -4,7 +4,6 @@
 #pragma once
 
 #include <memory>
-#include <optional>
 #include <vector>
 
 #include "ddp/cuda/profiler_span.h"
@@ -94,7 +93,7 @@ class DistributedDataParallel::Impl {
   void make_checks();
   void check_open(const char* call) const;
   void check_index(const char* call, std::size_t i) const {
-    if (i >= parameters_.size()) refuse_index(call, i);
+    if (i >= reducer_.gradient_count()) refuse_index(call, i);
   }
   [[noreturn]] void refuse_index(const char* call, std::size_t i) const;
   [[noreturn]] static void refuse_in_pass(const char* call);
@@ -140,11 +139,12 @@ class DistributedDataParallel::Impl {
   LossFactor factor_;
   MarkCheck marks_;
   StepOutcome outcome_;
-  std::optional<ParameterUse> use_;
-  std::optional<FiniteCheck> finite_;
-  std::optional<ReplicaCheck> replicas_;
-  std::optional<SameDataCheck> same_data_;  // only with several ranks
-  std::optional<PackedBroadcast> buffers_;  // only with several ranks
+  // Null unless they are asked for or, in the case of the last two, if this rank is alone.
+  std::unique_ptr<ParameterUse> use_;
+  std::unique_ptr<FiniteCheck> finite_;
+  std::unique_ptr<ReplicaCheck> replicas_;
+  std::unique_ptr<SameDataCheck> same_data_;
+  std::unique_ptr<PackedBroadcast> buffers_;
   StepWarnings warnings_;
   StepAccounts accounts_;
 };

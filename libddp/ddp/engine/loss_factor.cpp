@@ -27,7 +27,7 @@ LossFactor::LossFactor(const ProcessGroup& group, const DdpOptions& options)
   }
 }
 
-double LossFactor::begin_pass(double samples, bool is_whole_step) {
+[[gnu::hot]] double LossFactor::begin_pass(double samples, bool is_whole_step) {
   if (scales_buckets_ && !is_whole_step) {
     throw std::logic_error("[ddp] scale_at_ready does not work with accumulation");
   }

@@ -38,12 +38,12 @@ Reducer::Reducer(ProcessGroup& group, std::span<const GradientSpec> gradients,
       packing_(options.flat_gradients.data != nullptr ? Packing::kDense : Packing::kAligned),
       layout_(lay_out_buckets(gradients, options.buckets, options.tail_count, packing_)),
       before_launch_(std::move(before_launch)),
-      communicates_(group.world_size() > 1),
-      divisor_(communicates_ && !group.device().is_cuda() ? options.divisor : nullptr),
-      overlap_(options.buckets.overlap),
       memory_(memory_for(group, options.flat_gradients, layout_.size_bytes)),
+      launches_(layout_.buckets.size()),
       buckets_(layout_.buckets.size()),
-      launches_(layout_.buckets.size()) {
+      communicates_(group.world_size() > 1),
+      overlap_(options.buckets.overlap),
+      divisor_(communicates_ && !group.device().is_cuda() ? options.divisor : nullptr) {
   producers_.reserve(kUsualProducers);
   if (group.device().is_cuda()) held_ = cu::Event(group.device());
   order_.reserve(gradients.size());
@@ -57,7 +57,7 @@ Reducer::Reducer(ProcessGroup& group, std::span<const GradientSpec> gradients,
     if (group.device().is_cuda()) launches_[b].joined = cu::Event(group.device());
   }
   if (communicates_ && options.make_hook) hook_ = options.make_hook(group, layout_);
-  if (options.record_times) recorder_.emplace(group, layout_);
+  if (options.record_times) recorder_ = std::make_unique<StepRecorder>(group, layout_);
 }
 
 void Reducer::set_labels(std::span<const FlightRecorder::Label> labels) {
@@ -88,7 +88,7 @@ void Reducer::learn_uses() {
   for (GradientState& gradient : gradients_) gradient.expected = 0;
 }
 
-void Reducer::begin(Reduction reduction, bool has_samples) {
+[[gnu::hot]] void Reducer::begin(Reduction reduction, bool has_samples) {
   const bool begins_step = reduction_ == Reduction::kNow;
   reduction_ = reduction;
   has_samples_ = has_samples;
@@ -106,7 +106,7 @@ void Reducer::begin(Reduction reduction, bool has_samples) {
   }
 }
 
-void Reducer::mark_ready(std::size_t i, Stream stream) {
+[[gnu::hot]] void Reducer::mark_ready(std::size_t i, Stream stream) {
   if (!accepts(i)) {
     throw std::logic_error("gradient " + std::to_string(i) + " was marked ready too often");
   }
@@ -130,7 +130,7 @@ void Reducer::mark_ready(std::size_t i, Stream stream) {
 
 // Gradients of one bucket may come from several streams. These are chained by events, so that the
 // last stream runs after all of them. With one stream, the usual case, no event is recorded.
-void Reducer::join_producer(std::size_t b, Stream stream) {
+[[gnu::hot]] void Reducer::join_producer(std::size_t b, Stream stream) {
   const Stream before = std::exchange(buckets_[b].producer, stream);
   const bool is_first = !std::exchange(buckets_[b].has_producer, true);
   if (!is_first && before.native == stream.native) return;
@@ -187,7 +187,7 @@ Work Reducer::all_reduce(std::size_t b, Stream producer) {
   return group_.all_reduce(bucket(b), ReduceOp::kAverage, producer);
 }
 
-void Reducer::end_backward(Stream consumer) {
+[[gnu::hot]] void Reducer::end_backward(Stream consumer) {
   if (recorder_) recorder_->backward_ended(consumer);
   // A pass without samples may leave out marks, so nothing can be learned from it.
   if (uses_ == Uses::kLearning && has_samples_ && !order_.empty()) remember_uses();
@@ -197,7 +197,7 @@ void Reducer::end_backward(Stream consumer) {
 
 // A group's operations end in order, so without a hook a stream need only wait for the last bucket.
 // On the CPU the host waits, and takes part in the reductions: bucket by bucket.
-void Reducer::wait(Stream consumer) {
+[[gnu::hot]] void Reducer::wait(Stream consumer) {
   const bool waits_for_last = !hook_ && group_.device().is_cuda() && next_ > 0;
   for (std::size_t b = waits_for_last ? next_ - 1 : 0; b < next_; ++b) finish_bucket(b, consumer);
   is_held_ = reduction_ == Reduction::kLater;

@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -64,7 +63,7 @@ class Reducer {
   void set_labels(std::span<const FlightRecorder::Label> labels);
 
   // Null unless times are recorded.
-  [[nodiscard]] StepRecorder* recorder() { return recorder_ ? &*recorder_ : nullptr; }
+  [[nodiscard]] StepRecorder* recorder() { return recorder_.get(); }
   // Null if there is no hook.
   [[nodiscard]] const GradientHook* hook() const { return hook_.get(); }
 
@@ -186,27 +185,28 @@ class Reducer {
   BucketLayout layout_;
   std::unique_ptr<GradientHook> hook_;
   BeforeLaunch before_launch_;
-  bool communicates_;
-  const double* divisor_;
-  bool overlap_;
   Allocation memory_;
+  std::vector<BucketLaunch> launches_;
+  cu::Event held_;                   // CUDA: orders producers behind the end of a pass that is held
+  std::vector<std::size_t> counts_;  // elements, by parameter
+  std::vector<std::size_t> ready_order_;
+  std::uint64_t launch_count_ = 0;
+  // What each mark touches:
   std::vector<GradientState> gradients_;
   std::vector<BucketState> buckets_;
-  std::vector<BucketLaunch> launches_;
-  std::vector<Stream> producers_;    // of this pass, each once
-  cu::Event held_;                   // CUDA: orders them behind the end of a pass that is held
-  std::vector<std::size_t> counts_;  // elements, by parameter
-  std::vector<std::size_t> order_;   // gradients that became ready in this pass, in that order
-  std::vector<std::size_t> ready_order_;
+  std::vector<Stream> producers_;   // of this pass, each once
+  std::vector<std::size_t> order_;  // gradients that became ready in this pass, in that order
   Uses uses_ = Uses::kOnce;
   Reduction reduction_ = Reduction::kNow;
-  std::size_t next_ = 0;  // the bucket to launch next
+  bool communicates_;
+  bool overlap_;
   bool is_held_ = false;
   bool has_samples_ = true;  // in this pass
   bool zeros_ = false;
   double factor_ = 1;
-  std::optional<StepRecorder> recorder_;
-  std::uint64_t launch_count_ = 0;
+  const double* divisor_;
+  std::size_t next_ = 0;                    // the bucket to launch next
+  std::unique_ptr<StepRecorder> recorder_;  // null unless times are recorded
 };
 
 }  // namespace ddp

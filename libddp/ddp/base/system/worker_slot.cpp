@@ -92,7 +92,7 @@ WorkerSlot::Values WorkerSlot::read(int file, int local_rank) {
           .error = error_in(memory)};
 }
 
-void WorkerSlot::set_step(std::uint64_t step) const {
+[[gnu::hot]] void WorkerSlot::set_step(std::uint64_t step) const {
   if (memory_) memory_->step.store(step, std::memory_order_relaxed);
 }
 

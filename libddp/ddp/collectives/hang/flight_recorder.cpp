@@ -73,7 +73,7 @@ void FlightRecorder::broken(const std::exception_ptr& error) {
   if (error && listeners_.broken) listeners_.broken(*this, error);
 }
 
-void FlightRecorder::begin_step(std::uint64_t step) {
+[[gnu::hot]] void FlightRecorder::begin_step(std::uint64_t step) {
   listeners_.slot.set_step(step);
   if (by_caller_.capacity() == 0) return;
   if (step != this->step()) raise(begun_steps_);

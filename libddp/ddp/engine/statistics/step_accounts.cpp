@@ -20,7 +20,7 @@ StepAccounts::StepAccounts(const ProcessGroup& group, Reducer& reducer)
                   group.device().is_cuda() ? StepStatistics::kMaxDelay : kCpuDelay) {}
 
 // The ranks' times of a step are in the control vector that is launched lag() + 1 steps later.
-RankTimes StepAccounts::begin_step(std::uint64_t step, const ControlLedger& ledger) {
+[[gnu::hot]] RankTimes StepAccounts::begin_step(std::uint64_t step, const ControlLedger& ledger) {
   if (alone_) {
     if (step % StepStopwatch::kKept == 0) count_alone();
     return {};
@@ -39,11 +39,11 @@ RankTimes StepAccounts::begin_step(std::uint64_t step, const ControlLedger& ledg
   return own;
 }
 
-void StepAccounts::backward_ended(Stream stream) {
+[[gnu::hot]] void StepAccounts::backward_ended(Stream stream) {
   if (!alone_) stopwatch_.backward_ended(stream);
 }
 
-void StepAccounts::ended(Stream stream, bool is_idle) {
+[[gnu::hot]] void StepAccounts::ended(Stream stream, bool is_idle) {
   stopwatch_.ended(stream, std::exchange(data_seconds_, 0), is_idle);
 }
 

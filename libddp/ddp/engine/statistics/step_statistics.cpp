@@ -35,11 +35,11 @@ StepStatistics::StepStatistics(int rank, int world_size, std::size_t bytes_per_s
                               std::to_string(world_size));
 }
 
-void StepStatistics::end_step(std::uint64_t step, const OwnStep& own) {
+[[gnu::hot]] void StepStatistics::end_step(std::uint64_t step, const OwnStep& own) {
   pending_[step % pending_.size()] = {.step = step, .own = own, .is_open = true};
 }
 
-void StepStatistics::add_ranks(std::uint64_t step, std::span<const RankTimes> ranks) {
+[[gnu::hot]] void StepStatistics::add_ranks(std::uint64_t step, std::span<const RankTimes> ranks) {
   check(ranks);
   Pending& pending = pending_[step % pending_.size()];
   if (!pending.is_open || pending.step != step) return;
@@ -59,7 +59,7 @@ void StepStatistics::add_ranks(std::uint64_t step, std::span<const RankTimes> ra
 }
 
 // All ranks that have samples stand still together, as in an evaluation.
-bool StepStatistics::is_pause(const OwnStep& own, std::span<const RankTimes> ranks) {
+[[gnu::hot]] bool StepStatistics::is_pause(const OwnStep& own, std::span<const RankTimes> ranks) {
   constexpr double kNone = std::numeric_limits<double>::infinity();
   double fastest = kNone;
   for (const RankTimes& rank : ranks) {
@@ -89,7 +89,8 @@ void StepStatistics::check(std::span<const RankTimes> ranks) const {
                               " ranks, not of " + std::to_string(world_size_));
 }
 
-void StepStatistics::count(const OwnStep& own, std::span<const RankTimes> ranks, double slowest) {
+[[gnu::hot]] void StepStatistics::count(const OwnStep& own, std::span<const RankTimes> ranks,
+                                        double slowest) {
   double work = 0;
   double data = 0;
   for (const RankTimes& rank : ranks) {

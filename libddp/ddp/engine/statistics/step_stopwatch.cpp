@@ -17,7 +17,7 @@ void StepStopwatch::backward_ended(Stream stream) {
   current.waited = time_waited();
 }
 
-void StepStopwatch::ended(Stream stream, double data_seconds, bool is_idle) {
+[[gnu::hot]] void StepStopwatch::ended(Stream stream, double data_seconds, bool is_idle) {
   Step& current = step(ended_++);
   current.data_seconds = data_seconds;
   current.is_idle = is_idle;
@@ -32,7 +32,7 @@ double StepStopwatch::work_seconds(const Step& current, const Step& before) cons
   return all - waited.count();
 }
 
-std::optional<StepStopwatch::Lap> StepStopwatch::next_lap() {
+[[gnu::hot]] std::optional<StepStopwatch::Lap> StepStopwatch::next_lap() {
   if (ended_ <= next_lap_ + lag()) return std::nullopt;
   const std::uint64_t oldest = ended_ - std::min(ended_ - 1, lag() + kKept);
   const std::uint64_t number = std::max(next_lap_, oldest);
