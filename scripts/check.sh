@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
 #
-# Checks format, first lines, layers, public headers and environment variables. (Warnings are errors
-# in every build.)
+# Checks format, first lines, layers, names in anonymous namespaces, public headers and environment
+# variables. (Warnings are errors in every build.)
 set -euo pipefail
 cd "$(dirname "$0")/.."
 if ! git rev-parse --is-inside-work-tree >/dev/null 2>&1; then
