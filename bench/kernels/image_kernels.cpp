@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// Kernels on large activation maps: images() x kChannels x kSide x kSide.
+// Kernels on large activation maps: images() x kChannels x kSide x kSide; those of batch norm also
+// on n x kChannels.
 #include "ddp/kernels/avg_pool2d.h"
 #include "ddp/kernels/batch_norm.h"
 #include "ddp/kernels/channel_moments.h"
@@ -18,19 +19,23 @@ constexpr Size2d kImage{Workbench::kSide, Workbench::kSide};
 
 std::size_t planes(const Workbench& bench) { return bench.images() * kChannels; }
 
-ChannelShape channels_of(const Workbench& bench) {
-  return {bench.images(), kChannels, kImage.count()};
+ChannelShape channels_of(const Workbench& bench, Size2d image) {
+  return {bench.elements / (kChannels * image.count()), kChannels, image.count()};
 }
 
-MakeWork moments_work(DType dtype) {
-  return [dtype](Workbench& bench) {
+std::string on(Size2d image, const char* kernel) {
+  return image == kImage ? kernel : std::string(kernel) + " without maps";
+}
+
+MakeWork moments_work(DType dtype, Size2d image) {
+  return [dtype, image](Workbench& bench) {
     const Tensor x = bench.large(dtype);
     const Tensor moments = bench.random(moments_count(kChannels), DType::kFloat64);
     const auto run = [=, &bench] {
       bench.context.run_any_float(cpu::channel_moments, cu::channel_moments, x.buffer(),
-                                  moments.buffer(), channels_of(bench));
+                                  moments.buffer(), channels_of(bench, image));
     };
-    return Work{.kernel = "channel_moments", .dtype = dtype, .traffic = {x}, .run = run};
+    return Work{.kernel = on(image, "channel_moments"), .dtype = dtype, .traffic = {x}, .run = run};
   };
 }
 
@@ -48,44 +53,46 @@ struct Statistics {
   Tensor mean, invstd, weight;
 };
 
-MakeWork batch_norm_forward_work(DType dtype) {
-  return [dtype](Workbench& bench) {
+MakeWork batch_norm_forward_work(DType dtype, Size2d image) {
+  return [dtype, image](Workbench& bench) {
     const Tensor x = bench.large(dtype), y = bench.large(dtype), bias = bench.random(kChannels);
     const Statistics statistics(bench);
     const auto run = [=, &bench] {
       bench.context.run_any_float(cpu::batch_norm_forward, cu::batch_norm_forward, x.buffer(),
                                   statistics.operands(), bias.buffer(), y.buffer(),
-                                  channels_of(bench));
+                                  channels_of(bench, image));
     };
-    return Work{.kernel = "batch_norm_forward", .dtype = dtype, .traffic = {x, y}, .run = run};
+    return Work{
+        .kernel = on(image, "batch_norm_forward"), .dtype = dtype, .traffic = {x, y}, .run = run};
   };
 }
 
-MakeWork batch_norm_sums_work(DType dtype) {
-  return [dtype](Workbench& bench) {
+MakeWork batch_norm_sums_work(DType dtype, Size2d image) {
+  return [dtype, image](Workbench& bench) {
     const Tensor x = bench.large(dtype), grad_y = bench.large(dtype),
                  mean = bench.random(kChannels);
     const Tensor sums = bench.random(2 * kChannels, DType::kFloat64);
     const auto run = [=, &bench] {
       bench.context.run_any_float(cpu::batch_norm_sums, cu::batch_norm_sums, x.buffer(),
                                   grad_y.buffer(), mean.buffer(), sums.buffer(),
-                                  channels_of(bench));
+                                  channels_of(bench, image));
     };
-    return Work{.kernel = "batch_norm_sums", .dtype = dtype, .traffic = {x, grad_y}, .run = run};
+    return Work{
+        .kernel = on(image, "batch_norm_sums"), .dtype = dtype, .traffic = {x, grad_y}, .run = run};
   };
 }
 
-MakeWork batch_norm_grad_input_work(DType dtype) {
-  return [dtype](Workbench& bench) {
+MakeWork batch_norm_grad_input_work(DType dtype, Size2d image) {
+  return [dtype, image](Workbench& bench) {
     const Tensor x = bench.large(dtype), grad_y = bench.large(dtype), grad_x = bench.large(dtype);
     const Tensor terms = bench.random(2 * kChannels);
     const Statistics statistics(bench);
     const auto run = [=, &bench] {
       bench.context.run_any_float(cpu::batch_norm_grad_input, cu::batch_norm_grad_input, x.buffer(),
                                   grad_y.buffer(), statistics.operands(), terms.buffer(),
-                                  GradientTarget{grad_x.buffer()}, channels_of(bench));
+                                  GradientTarget{grad_x.buffer()}, channels_of(bench, image));
     };
-    return Work{.kernel = "batch_norm_grad_input",
+    return Work{.kernel = on(image, "batch_norm_grad_input"),
                 .dtype = dtype,
                 .traffic = {x, grad_y, grad_x},
                 .run = run};
@@ -189,12 +196,13 @@ Work upsample_backward_work(Workbench& bench) {
 
 std::vector<MakeWork> image_kernels() {
   std::vector<MakeWork> works;
-  for (const DType dtype : {DType::kFloat32, DType::kBFloat16}) {
-    for (const auto make :
-         {moments_work, batch_norm_forward_work, batch_norm_sums_work, batch_norm_grad_input_work,
-          max_pool_forward_work, max_pool_backward_work}) {
-      works.push_back(make(dtype));
-    }
+  for (const auto make :
+       {moments_work, batch_norm_forward_work, batch_norm_sums_work, batch_norm_grad_input_work}) {
+    works.insert(works.end(), {make(DType::kFloat32, kImage), make(DType::kBFloat16, kImage),
+                               make(DType::kFloat32, Size2d(1))});
+  }
+  for (const auto make : {max_pool_forward_work, max_pool_backward_work}) {
+    works.insert(works.end(), {make(DType::kFloat32), make(DType::kBFloat16)});
   }
   works.insert(
       works.end(),

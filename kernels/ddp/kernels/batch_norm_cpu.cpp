@@ -4,37 +4,33 @@
 #include "ddp/kernels/batch_norm.h"
 
 #include <algorithm>
+#include <functional>
 #include <span>
+#include <vector>
 
 #include "ddp/kernels/detail/batch_norm_checks.h"
-#include "ddp/kernels/detail/vectorised.h"
-#include "ddp/kernels/detail/wide_sums.h"
+#include "ddp/kernels/detail/channel_loops.h"
 #include "ddp/kernels/detail/write_each.h"
 
 namespace ddp::cpu {
 namespace {
 
-// Calls f(c, offset of the plane) for each plane in memory.
-template <class F>
-void for_each_plane(const ChannelShape& shape, const F& f) {
-  std::size_t offset = 0;
-  for (std::size_t sample = 0; sample < shape.batch; ++sample) {
-    for (std::size_t c = 0; c < shape.channels; ++c, offset += shape.plane) f(c, offset);
-  }
+// The channels' values, or `fallback` for each of them if the buffer is empty.
+template <class T>
+std::vector<T> values_or(const Buffer& buffer, std::size_t count, T fallback) {
+  if (buffer.count == 0) return std::vector<T>(count, fallback);
+  return {buffer.as<const T>().begin(), buffer.as<const T>().end()};
 }
 
 template <class T>
-T element_or(const Buffer& buffer, std::size_t i, T fallback) {
-  return buffer.count == 0 ? fallback : buffer.as<const T>()[i];
+std::vector<T> scales_of(const BatchNormOperands& operands) {
+  std::vector<T> scales = values_or(operands.weight, operands.invstd.count, T{1});
+  std::ranges::transform(operands.invstd.as<const T>(), scales, scales.begin(), std::multiplies());
+  return scales;
 }
 
 template <class T>
-T scale_of(const BatchNormOperands& operands, std::size_t c) {
-  return operands.invstd.as<const T>()[c] * element_or(operands.weight, c, T{1});
-}
-
-template <class T>
-void write_channels(const GradientTarget& target, const auto& value_of) {
+void write_gradient(const GradientTarget& target, const auto& value_of) {
   detail::write_each(static_cast<T*>(target.buffer.data), target.mode, target.buffer.count,
                      [&](std::size_t c) { return static_cast<T>(value_of(c)); });
 }
@@ -46,40 +42,37 @@ void batch_norm_forward(const Buffer& x, const BatchNormOperands& operands, cons
   detail::check_batch_norm_forward(x, operands, bias, y, shape);
   detail::dispatch_float("batch_norm_forward", x.dtype, [&](auto element) {
     using T = decltype(element);
-    for_each_plane(shape, [&](std::size_t c, std::size_t offset) {
-      const T* in = static_cast<const T*>(x.data) + offset;
-      T* out = static_cast<T*>(y.data) + offset;
-      const T mean = operands.mean.as<const T>()[c];
-      const T scale = scale_of<T>(operands, c);
-      const T shift = element_or(bias, c, T{0});
-      detail::vectorised([=, plane = shape.plane] {
-        detail::write_each(out, WriteMode::kOverwrite, plane,
-                           [=](std::size_t i) { return (in[i] - mean) * scale + shift; });
-      });
-    });
+    const std::vector<T> all_scales = scales_of<T>(operands);
+    const std::vector<T> all_shifts = values_or(bias, shape.channels, T{0});
+    const T* const elements = static_cast<const T*>(x.data);
+    const T* const means = static_cast<const T*>(operands.mean.data);
+    const T *const scales = all_scales.data(), *const shifts = all_shifts.data();
+    const auto value_of = [=](std::size_t c, std::size_t offset) {
+      return [in = elements + offset, mean = means[c], scale = scales[c],
+              shift = shifts[c]](std::size_t i) { return (in[i] - mean) * scale + shift; };
+    };
+    detail::write_channels(static_cast<T*>(y.data), WriteMode::kOverwrite, shape, value_of);
   });
 }
 
 void batch_norm_sums(const Buffer& x, const Buffer& grad_y, const Buffer& mean, const Buffer& sums,
                      const ChannelShape& shape) {
   detail::check_batch_norm_sums(x, grad_y, mean, sums, shape);
-  const std::span<double> all = sums.as<double>();
-  std::ranges::fill(all, 0);
+  std::ranges::fill(sums.as<double>(), 0);
   detail::dispatch_float("batch_norm_sums", x.dtype, [&](auto element) {
     using T = decltype(element);
-    for_each_plane(shape, [&](std::size_t c, std::size_t offset) {
-      const T* in = static_cast<const T*>(x.data) + offset;
-      const T* incoming = static_cast<const T*>(grad_y.data) + offset;
-      const T origin = mean.as<const T>()[c];
-      detail::TwoSums of_plane{};
-      detail::vectorised([=, plane = shape.plane, &of_plane] {
-        of_plane = detail::wide_sums(
-            plane, [=](std::size_t i) { return incoming[i]; },
-            [=](std::size_t i) { return incoming[i] * (in[i] - origin); });
-      });
-      all[c] += of_plane.first;
-      all[shape.channels + c] += of_plane.second;
-    });
+    const T* const elements = static_cast<const T*>(x.data);
+    const T* const gradients = static_cast<const T*>(grad_y.data);
+    const T* const means = static_cast<const T*>(mean.data);
+    const auto terms_of = [=](std::size_t c, std::size_t offset) {
+      return [in = elements + offset, incoming = gradients + offset,
+              origin = means[c]](std::size_t i) {
+        const T gradient = incoming[i];
+        return detail::TwoSums{static_cast<double>(gradient),
+                               static_cast<double>(gradient * (in[i] - origin))};
+      };
+    };
+    detail::add_channel_sums(static_cast<double*>(sums.data), shape, terms_of);
   });
 }
 
@@ -87,7 +80,7 @@ void batch_norm_grad_bias(const Buffer& sums, const GradientTarget& grad_bias) {
   const Buffer& target = grad_bias.buffer;
   detail::check_grad_of_channels("batch_norm_grad_bias", sums, target);
   detail::dispatch_float("batch_norm_grad_bias", target.dtype, [&](auto element) {
-    write_channels<decltype(element)>(grad_bias,
+    write_gradient<decltype(element)>(grad_bias,
                                       [&](std::size_t c) { return sums.as<const double>()[c]; });
   });
 }
@@ -99,7 +92,7 @@ void batch_norm_grad_weight(const Buffer& sums, const Buffer& invstd,
   detail::require("batch_norm_grad_weight", "invstd", invstd, target);
   detail::dispatch_float("batch_norm_grad_weight", target.dtype, [&](auto element) {
     using T = decltype(element);
-    write_channels<T>(grad_weight, [&](std::size_t c) {
+    write_gradient<T>(grad_weight, [&](std::size_t c) {
       return static_cast<double>(invstd.as<const T>()[c]) *
              sums.as<const double>()[target.count + c];
     });
@@ -130,20 +123,20 @@ void batch_norm_grad_input(const Buffer& x, const Buffer& grad_y, const BatchNor
   detail::check_batch_norm_grad_input(x, grad_y, operands, terms, grad_x.buffer, shape);
   detail::dispatch_float("batch_norm_grad_input", x.dtype, [&](auto element) {
     using T = decltype(element);
-    for_each_plane(shape, [&](std::size_t c, std::size_t offset) {
-      const T* in = static_cast<const T*>(x.data) + offset;
-      const T* incoming = static_cast<const T*>(grad_y.data) + offset;
-      T* target = static_cast<T*>(grad_x.buffer.data) + offset;
-      const T mean = operands.mean.as<const T>()[c];
-      const T scale = scale_of<T>(operands, c);
-      const T shift = element_or(terms, c, T{0});
-      const T slope = element_or(terms, shape.channels + c, T{0});
-      detail::vectorised([=, mode = grad_x.mode, plane = shape.plane] {
-        detail::write_each(target, mode, plane, [=](std::size_t i) {
-          return scale * (incoming[i] - shift - (in[i] - mean) * slope);
-        });
-      });
-    });
+    const std::vector<T> all_scales = scales_of<T>(operands);
+    const std::vector<T> all_terms = values_or(terms, 2 * shape.channels, T{0});
+    const T* const elements = static_cast<const T*>(x.data);
+    const T* const gradients = static_cast<const T*>(grad_y.data);
+    const T* const means = static_cast<const T*>(operands.mean.data);
+    const T *const scales = all_scales.data(), *const shifts = all_terms.data();
+    const T* const slopes = shifts + shape.channels;
+    const auto value_of = [=](std::size_t c, std::size_t offset) {
+      return [in = elements + offset, incoming = gradients + offset, mean = means[c],
+              scale = scales[c], shift = shifts[c], slope = slopes[c]](std::size_t i) {
+        return scale * (incoming[i] - shift - (in[i] - mean) * slope);
+      };
+    };
+    detail::write_channels(static_cast<T*>(grad_x.buffer.data), grad_x.mode, shape, value_of);
   });
 }
 

@@ -6,24 +6,12 @@
 #include <cstdint>
 
 #include "ddp/kernels/detail/batch_norm_checks.h"
-#include "ddp/kernels/detail/vectorised.h"
-#include "ddp/kernels/detail/wide_sums.h"
+#include "ddp/kernels/detail/channel_loops.h"
 
 namespace ddp::cpu {
 namespace {
 
 double square(double x) { return x * x; }
-
-// The sums of the distances of a plane's elements from `origin`, and of their squares.
-template <class T>
-detail::TwoSums sums_of_plane(const T* x, std::size_t count, T origin) {
-  const auto distance = [=](std::size_t i) { return static_cast<double>(x[i] - origin); };
-  detail::TwoSums sums{};
-  detail::vectorised([=, &sums] {
-    sums = detail::wide_sums(count, distance, [=](std::size_t i) { return square(distance(i)); });
-  });
-  return sums;
-}
 
 }  // namespace
 
@@ -39,14 +27,13 @@ void channel_moments(const Buffer& x, const Buffer& moments, const ChannelShape&
   detail::dispatch_float("channel_moments", x.dtype, [&](auto element) {
     using T = decltype(element);
     const T* const first_planes = static_cast<const T*>(x.data);
-    const T* plane = first_planes;
-    for (std::size_t sample = 0; sample < shape.batch; ++sample) {
-      for (std::size_t c = 0; c < shape.channels; ++c, plane += shape.plane) {
-        const auto of_plane = sums_of_plane(plane, shape.plane, first_planes[c * shape.plane]);
-        sums[c] += of_plane.first;
-        squares[c] += of_plane.second;
-      }
-    }
+    const auto terms_of = [=, plane = shape.plane](std::size_t c, std::size_t offset) {
+      return [in = first_planes + offset, origin = first_planes[c * plane]](std::size_t i) {
+        const auto distance = static_cast<double>(in[i] - origin);
+        return detail::TwoSums{distance, square(distance)};
+      };
+    };
+    detail::add_channel_sums(all.data(), shape, terms_of);
     for (std::size_t c = 0; c < shape.channels; ++c) {
       squares[c] = std::max(squares[c] - square(sums[c]) / n, 0.0);  // in this order NaN stays
       sums[c] = static_cast<double>(first_planes[c * shape.plane]) + sums[c] / n;
