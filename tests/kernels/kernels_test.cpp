@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <cstdint>
@@ -95,6 +96,15 @@ TEST_CASE("bias_grad sums columns, and the sum of no rows is 0", "[kernels]") {
   Doubles grad_bias = initial_gradient(shape.columns, mode);
   ddp::cpu::bias_grad(buffer_of(grad_y), {buffer_of(grad_bias), mode}, shape);
   check_close(grad_bias, expected_gradient(sums, mode));
+}
+
+TEST_CASE("bias_grad rounds a sum in float32 once, however many rows it has", "[kernels]") {
+  constexpr MatrixShape kShape{1001, 3};
+  constexpr float kLarge = 1U << 24U;  // in float32, adding 1 to it changes nothing
+  std::vector<float> grad_y(kShape.count(), 1), grad_bias(kShape.columns);
+  std::fill_n(grad_y.begin(), kShape.columns, kLarge);
+  ddp::cpu::bias_grad(buffer_of(grad_y), {buffer_of(grad_bias)}, kShape);
+  CHECK(grad_bias == std::vector<float>(kShape.columns, kLarge + 1000));
 }
 
 TEST_CASE("relu cuts at 0, even in place, and keeps NaN", "[kernels]") {

@@ -8,7 +8,7 @@ namespace ddp::cpu {
 
 // y[r, c] += bias[c].
 void bias_add(const Buffer& y, const Buffer& bias, MatrixShape shape);
-// grad_bias[c] = sum over r of grad_y[r, c]; zero if there is no row.
+// grad_bias[c] = sum over r of grad_y[r, c], computed in float64; zero if there is no row.
 void bias_grad(const Buffer& grad_y, const GradientTarget& grad_bias, MatrixShape shape);
 
 }  // namespace ddp::cpu

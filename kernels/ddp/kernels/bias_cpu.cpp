@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: MIT
-#include <algorithm>
-
 #include "ddp/kernels/bias.h"
+
+#include <vector>
+
 #include "ddp/kernels/detail/checks.h"
+#include "ddp/kernels/detail/vectorised.h"
+#include "ddp/kernels/detail/write_each.h"
 
 namespace ddp::cpu {
 namespace {
@@ -32,11 +35,17 @@ void bias_grad(const Buffer& grad_y, const GradientTarget& grad_bias, MatrixShap
   detail::require("bias_grad", "grad_bias", target, detail::like(grad_y, shape.columns));
   detail::dispatch_float("bias_grad", grad_y.dtype, [&](auto element) {
     using T = decltype(element);
-    if (grad_bias.mode == WriteMode::kOverwrite) std::ranges::fill(target.as<T>(), T{0});
-    for (std::size_t r = 0; r < shape.rows; ++r) {
-      add_row(static_cast<const T*>(grad_y.data) + r * shape.columns, static_cast<T*>(target.data),
-              shape.columns);
-    }
+    const T* const elements = static_cast<const T*>(grad_y.data);
+    std::vector<double> of_columns(shape.columns);
+    detail::vectorised([=, sums = of_columns.data()] {
+      for (std::size_t offset = 0; offset < shape.count(); offset += shape.columns) {
+        detail::write_each(sums, WriteMode::kAccumulate, shape.columns, [=](std::size_t c) {
+          return static_cast<double>(elements[offset + c]);
+        });
+      }
+    });
+    detail::write_each(static_cast<T*>(target.data), grad_bias.mode, shape.columns,
+                       [&](std::size_t c) { return static_cast<T>(of_columns[c]); });
   });
 }
 
