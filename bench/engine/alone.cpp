@@ -2,6 +2,9 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -56,6 +59,44 @@ void measure(const Table& table, const Workload& workload, int rounds) {
                    fmt::format("{:.1f}", typical_difference(plain, variants[2].samples))});
 }
 
+// Evicts what the caches of a core hold, as a layer's kernels do.
+void evict() {
+  constexpr std::size_t kBytes = std::size_t{8} << 20;
+  constexpr std::size_t kCacheLine = 64;
+  static std::vector<std::uint8_t> memory(kBytes);
+  for (std::size_t i = 0; i < kBytes; i += kCacheLine) ++memory[i];
+}
+
+template <class Call>
+void measure_evicted(std::vector<double>& samples, const Call& call) {
+  evict();
+  samples.push_back(duration_of<std::chrono::microseconds>(call));
+}
+
+void measure_evicted_calls(int rounds) {
+  constexpr std::size_t kParameters = 6;
+  std::vector<std::vector<float>> values(kParameters, std::vector<float>(1000));
+  std::vector<Parameter> parameters;
+  for (std::vector<float>& each : values) {
+    parameters.push_back({"p" + std::to_string(parameters.size()), {1000}, buffer_of(each)});
+  }
+  DistributedDataParallel ddp(init_process_group({.device = DeviceChoice::kCpu}), parameters);
+  std::vector<double> begin_step, mark_ready, wait;
+  for (int round = 0; round < rounds; ++round) {
+    measure_evicted(begin_step, [&] { (void)ddp.begin_step({.samples = 64}); });
+    for (std::size_t i = kParameters; i-- > 0;) {
+      measure_evicted(mark_ready, [&] { ddp.mark_ready(i); });
+    }
+    measure_evicted(wait, [&] { ddp.wait(); });
+  }
+  const double begin_us = summarize(begin_step).median, mark_us = summarize(mark_ready).median,
+               wait_us = summarize(wait).median;
+  fmt::print(
+      "\n# The calls of such a step with {} parameters, 8 MiB written before each call; medians of "
+      "{} steps, us\nbegin_step {:.2f}, mark_ready {:.2f}, wait {:.2f}; a step {:.2f}\n",
+      kParameters, rounds, begin_us, mark_us, wait_us, begin_us + kParameters * mark_us + wait_us);
+}
+
 }  // namespace
 
 void measure_alone(int rounds) {
@@ -75,6 +116,7 @@ void measure_alone(int rounds) {
   for (const std::size_t batch : {64, 256}) {
     for (const char* model : {"mlp", "lenet5"}) measure(table, {model, batch}, rounds);
   }
+  measure_evicted_calls(rounds);
 }
 
 }  // namespace ddp::bench

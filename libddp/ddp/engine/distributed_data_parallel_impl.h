@@ -139,7 +139,7 @@ class DistributedDataParallel::Impl {
   LossFactor factor_;
   MarkCheck marks_;
   StepOutcome outcome_;
-  // Null unless they are asked for or, in the case of the last two, if this rank is alone.
+  // Null unless they are asked for; the last two are null in a world of one.
   std::unique_ptr<ParameterUse> use_;
   std::unique_ptr<FiniteCheck> finite_;
   std::unique_ptr<ReplicaCheck> replicas_;

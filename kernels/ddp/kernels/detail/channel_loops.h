@@ -9,6 +9,7 @@
 #include "ddp/kernels/detail/vectorised.h"
 #include "ddp/kernels/detail/wide_sums.h"
 #include "ddp/kernels/detail/write_each.h"
+#include "ddp/kernels/shapes.h"
 
 namespace ddp::detail {
 
