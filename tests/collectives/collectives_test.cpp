@@ -115,9 +115,13 @@ TEST_CASE("large operands are exact", "[collectives]") {
 }
 
 TEST_CASE("an average divides by what an operation before it has computed", "[collectives]") {
-  for (const int world_size : {2, 3, 4}) {
-    test::run_on_all_backends(world_size, [](ProcessGroup& group) {
-      for (const DType dtype : {DType::kFloat32, DType::kBFloat16}) {
+  // All of them would take minutes under a sanitizer.
+  const auto worlds = test::kIsSanitized ? std::vector{3} : std::vector{2, 3, 4};
+  const auto dtypes = test::kIsSanitized ? std::vector{DType::kBFloat16}
+                                         : std::vector{DType::kFloat32, DType::kBFloat16};
+  for (const int world_size : worlds) {
+    test::run_on_all_backends(world_size, [&](ProcessGroup& group) {
+      for (const DType dtype : dtypes) {
         for (const std::size_t count : {std::size_t{1}, std::size_t{300}, kPrime, kLarge}) {
           check_divided(group, dtype, count, 16, 1);
           check_divided(group, dtype, count, 0.25, 5000);

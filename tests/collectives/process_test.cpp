@@ -28,7 +28,7 @@ constexpr Timeout kNoHang = 5 * 2s;   // five times the two seconds in which all
 // as long with a sanitizer.
 int rounds_with(const std::string& backend) {
   if (backend != "shm") return 10;
-  return test::kIsSanitized ? 50 : 200;
+  return test::kIsSanitized ? 20 : 200;
 }
 
 void check_one_line_failure(const Environment& environment, const std::string& expected) {
@@ -215,7 +215,8 @@ TEST_CASE("ranks that have finished may leave while others still work", "[proces
 }
 
 TEST_CASE("a thread may log while its process exits", "[process]") {
-  for (int round = 0; round < 100; ++round) {
+  const int rounds = test::kIsSanitized ? 20 : 100;
+  for (int round = 0; round < rounds; ++round) {
     ChildProcess worker({DDP_COLLECTIVE_WORKER_PATH, "log"});
     REQUIRE(worker.wait(kFiveSeconds) == 0);
   }

@@ -21,7 +21,7 @@ using test::expect;
 namespace {
 
 constexpr int kOperations = 12500;
-constexpr int kFewOperations = test::kIsSanitized ? 500 : kOperations;
+constexpr int kFewOperations = test::kIsSanitized ? 250 : kOperations;
 constexpr std::size_t kUnderWay = 40;
 constexpr std::size_t kOperandBytes = std::size_t{96} << 10;
 

@@ -305,17 +305,37 @@ TEST_CASE("an image file's error says what is wrong", "[data][image_file]") {
 
 TEST_CASE("a PNG that cannot be written whole leaves no part of a file", "[data][image_file]") {
   const TemporaryDirectory directory;
+  std::filesystem::create_symlink("target.png", directory / "link.png");
   ddp::test::check_in_child([&] {
     ::signal(SIGXFSZ, SIG_IGN);
     const rlimit limit{.rlim_cur = 60, .rlim_max = 60};
     ::setrlimit(RLIMIT_FSIZE, &limit);
-    const std::string error = error_of([&] {
-      write_png(directory / "a.png", gradient({20, 20}, 3));
-    });
-    const bool is_good = error.ends_with("a.png: cannot be written: File too large") &&
-                         !std::filesystem::exists(directory / "a.png");
+    bool is_good = true;
+    for (const std::string name : {"a.png", "link.png"}) {
+      const std::string error = error_of([&] { write_png(directory / name, gradient({20, 20}, 3)); });
+      is_good = is_good && error.ends_with(name + ": cannot be written: File too large");
+    }
+    for (const char* name : {"a.png", "target.png"}) {
+      is_good = is_good && !std::filesystem::exists(directory / name);
+    }
     return is_good ? ddp::test::Verdict::kGood : ddp::test::Verdict::kBad;
   });
+}
+
+TEST_CASE("a PNG that cannot be opened for writing stays as it is", "[data][image_file]") {
+  const TemporaryDirectory directory;
+  write_png(directory / "a.png", gradient({20, 20}, 3));
+  ddp::test::check_in_child([&] {
+    const rlimit limit{.rlim_cur = 0, .rlim_max = 0};
+    ::setrlimit(RLIMIT_NOFILE, &limit);
+    const std::string error = error_of([&] {
+      write_png(directory / "a.png", gradient({2, 2}, 1));
+    });
+    return error.ends_with("a.png: cannot be written: Too many open files")
+               ? ddp::test::Verdict::kGood
+               : ddp::test::Verdict::kBad;
+  });
+  CHECK(ddp::read_image(directory / "a.png", 3).size.height == 20);
 }
 
 TEST_CASE("pixels that cannot be written as PNG are refused", "[data][image_file]") {

@@ -77,6 +77,13 @@ void check_channels(std::int64_t channels) {
       "[image_file] images of {} channels are not supported, only of 1 or 3", channels));
 }
 
+// Removes what a failed write has left, but no device or pipe, and no link to it.
+void remove_part(const fs::path& path) {
+  std::error_code ignored;
+  const fs::path file = fs::canonical(path, ignored);
+  if (fs::is_regular_file(file, ignored)) fs::remove(file, ignored);
+}
+
 }  // namespace
 
 void image_internal::check_size(const ImageSize& size) {
@@ -124,11 +131,12 @@ void write_png(const fs::path& path, const Image& image) {
   const std::string bytes = encoded(path, image);
   errno = 0;
   std::ofstream file(path, std::ios::binary);
+  const bool is_open = file.is_open();
   file.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
   file.close();
   if (!file) {
     const std::string reason = error_text(errno);
-    if (std::error_code ignored; fs::is_regular_file(path, ignored)) fs::remove(path, ignored);
+    if (is_open) remove_part(path);
     throw FileError("[image_file] " + path.string() + ": cannot be written: " + reason);
   }
 }
