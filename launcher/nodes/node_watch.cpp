@@ -43,28 +43,29 @@ int whole_seconds(Timeout time) {
   return static_cast<int>(std::chrono::duration_cast<std::chrono::seconds>(time).count());
 }
 
-// How long this launcher waits for the others at the end of a job.
-class WaitLimit {
+}  // namespace
+
+// How long this launcher waits for the others at the end of a job. Once it is interrupted, the
+// others are told to hurry. Not to be used under mutex_.
+class NodeWatch::WaitLimit {
  public:
-  WaitLimit(Timeout timeout, const std::function<bool()>& is_interrupted)
-      : end_(Deadline::after(timeout)), is_interrupted_(is_interrupted) {}
+  WaitLimit(NodeWatch& watch, Timeout timeout) : watch_(watch), end_(Deadline::after(timeout)) {}
 
   [[nodiscard]] bool passed() {
-    if (!is_cut_ && is_interrupted_()) {
+    if (!is_cut_ && watch_.is_interrupted_()) {
       is_cut_ = true;
       end_ = Deadline::after(std::min(end_.remaining(), kInterruptedWait));
+      watch_.hurry();
     }
     return end_.passed();
   }
   [[nodiscard]] Timeout next_look() const { return std::min(end_.remaining(), kBetweenTalks); }
 
  private:
+  NodeWatch& watch_;
   Deadline end_;
-  const std::function<bool()>& is_interrupted_;
   bool is_cut_ = false;
 };
-
-}  // namespace
 
 // A futile check of the store takes at most kStoreTimeout, and only that much counts as its
 // silence.
@@ -162,15 +163,18 @@ bool NodeWatch::wait_for_all() {
 }
 
 OtherNodes::News NodeWatch::await(bool (*are_enough)(const News&)) {
-  WaitLimit limit(signs_.vanished, is_interrupted_);
-  std::unique_lock lock(mutex_);
-  while (!are_enough(news_) && !limit.passed()) changed_.wait_for(lock, limit.next_look());
-  return news_;
+  WaitLimit limit(*this, signs_.vanished);
+  for (;;) {
+    const bool is_over = limit.passed();
+    std::unique_lock lock(mutex_);
+    if (is_over || are_enough(news_)) return news_;
+    changed_.wait_for(lock, limit.next_look());
+  }
 }
 
 // The failed node may vanish while it is waited for, which is known only after signs_.vanished.
 std::optional<std::string> NodeWatch::await_failure(const std::string& key) {
-  WaitLimit limit(2 * signs_.vanished, is_interrupted_);
+  WaitLimit limit(*this, 2 * signs_.vanished);
   try {
     while (!meeting_.store->wait_for(key, limit.next_look())) {
       if (has_lost_node() || limit.passed()) return std::nullopt;
@@ -191,7 +195,8 @@ bool NodeWatch::has_lost_node() {
 // The store ends with node 0, and the others may not have read there yet that a node is lost. Then
 // others may be lost with it, which nobody tells: a node that lives reads it within a few periods.
 void NodeWatch::leave() {
-  WaitLimit limit(has_lost_node() ? kTimeToRead : kStoreTimeout, is_interrupted_);
+  WaitLimit limit(*this, has_lost_node() ? kTimeToRead : kStoreTimeout);
+  while (!has_told_all() && !limit.passed()) std::this_thread::sleep_for(kBetweenLooks);
   const auto can_leave = [this] { return node_count() - (has_lost_node() ? 1 : 0); };
   try {
     auto left = meeting_.store->add(kLeftKey, 1);
@@ -202,6 +207,12 @@ void NodeWatch::leave() {
   } catch (const Error&) {
     // A node that cannot reach the store need not be waited for.
   }
+}
+
+// Or cannot any more.
+bool NodeWatch::has_told_all() {
+  const std::lock_guard lock(mutex_);
+  return said_ == written_ || !news_.lost.empty();
 }
 
 void NodeWatch::run() {

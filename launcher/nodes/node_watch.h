@@ -48,7 +48,7 @@ struct SignsOfLife {
 class NodeWatch : public OtherNodes {
  public:
   // `is_interrupted` is asked by the calls that wait, on their thread: once it is true, they wait
-  // for a second at most.
+  // for a second at most, and tell the others to hurry.
   explicit NodeWatch(
       Meeting meeting, const SignsOfLife& signs = {},
       std::function<bool()> is_interrupted = [] { return false; });
@@ -89,11 +89,13 @@ class NodeWatch : public OtherNodes {
     int node;
     LifeSign life;
   };
+  class WaitLimit;
 
   [[nodiscard]] int node_count() const { return static_cast<int>(meeting_.nodes.size()); }
   [[nodiscard]] News await(bool (*are_enough)(const News&));
   [[nodiscard]] std::optional<std::string> await_failure(const std::string& key);
   [[nodiscard]] bool has_lost_node();
+  [[nodiscard]] bool has_told_all();
   template <typename T>
   void say(T Words::*word, T what);
   void run();

@@ -225,6 +225,7 @@ void Generation::check_nodes() {
                                  job_.nodes.describe(*news.failed_node), describe_stop()));
   }
   stopper_.terminate(news.stop_signal ? grace() : job_.plan.failure_grace);
+  follow_hurry(news);
 }
 
 void Generation::follow_hurry(const OtherNodes::News& news) {

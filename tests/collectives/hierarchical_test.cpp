@@ -4,6 +4,7 @@
 // host. collectives_test.cpp tests every collective in every dtype.
 #include <catch2/catch.hpp>
 
+#include <array>
 #include <cstring>
 #include <memory>
 #include <span>
@@ -225,6 +226,26 @@ TEST_CASE("a send and its recv that differ are an error on every rank", "[hosts]
                          " called #1 send(float32[4]) to rank 2, which called #1 recv(float32[5])");
 }
 
+TEST_CASE("a collective on another host against transfers is told with the transfer", "[hosts]") {
+  const bool is_batch = GENERATE(false, true);
+  const auto errors = errors_on(kPairs, [&](ProcessGroup& group) {
+    std::vector<float> four(4), three(3);
+    if (group.rank() == 0) {
+      auto batch = group.batch();
+      (void)group.recv(buffer_of(four), 1);
+      if (is_batch) (void)group.send(buffer_of(three), 2);
+      batch.end().wait();
+    } else if (group.rank() == 1) {
+      group.all_reduce(buffer_of(four)).wait();
+    } else if (group.rank() == 2 && is_batch) {
+      group.recv(buffer_of(three), 0).wait();
+    }
+  });
+  CHECK_THAT(errors[0], Catch::Contains("rank 0 called #1 recv(float32[4]), rank 1 called #1 "
+                                        "all_reduce(float32[4], sum)"));
+  CHECK(errors[1] == errors[0]);
+}
+
 TEST_CASE("a mismatch keeps its class on every rank", "[hosts]") {
   run_on_hosts(kPairs, [](ProcessGroup& group) {
     std::vector<float> values(8);
@@ -436,6 +457,30 @@ TEST_CASE("a transfer inside a host fails with one between hosts that concerns o
   });
   CHECK_THAT(errors[2], Catch::Contains("timed out after 400 ms"));
   CHECK(errors[0] == errors[2]);
+}
+
+TEST_CASE("a timeout between hosts is the error of ranks whose transfers stay inside theirs, too",
+          "[hosts]") {
+  for (int round = 0; round < 5; ++round) {
+    const auto errors = errors_on(kPairs, [](ProcessGroup& group) {
+      std::vector<float> four(4), three(3);
+      if (group.rank() > 0) {
+        // Rank 0 receives from 1, and ranks 2 and 3 from each other.
+        const int peer = std::array{0, 0, 3, 2}[static_cast<std::size_t>(group.rank())];
+        return group.recv(buffer_of(three), peer).wait();
+      }
+      auto batch = group.batch();
+      {
+        const ScopedTimeout timeout(group, 300ms);
+        (void)group.recv(buffer_of(four), 2);
+      }
+      (void)group.recv(buffer_of(three), 1);
+      batch.end().wait();
+    });
+    check_all_equal(errors);
+    CHECK_THAT(errors[0], Catch::StartsWith("[shm+tcp] rank 0: timed out after 300 ms in #1 "
+                                            "recv(float32[4]) "));
+  }
 }
 
 TEST_CASE("a group of several hosts can be destroyed at once", "[hosts]") {

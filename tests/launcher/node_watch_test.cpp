@@ -15,6 +15,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -25,6 +26,7 @@
 #include "launcher/nodes/node_watch.h"
 #include "launcher/nodes/worker_keys.h"
 #include "support/forwarding_store.h"
+#include "support/gate.h"
 #include "support/meet_nodes.h"
 #include "support/observed_store.h"
 #include "support/run_ranks.h"
@@ -267,6 +269,44 @@ TEST_CASE("an interrupted launcher waits no longer than a second for nodes that 
     watch.leave();
     expect(ddp::Clock::now() - begin < 15s, "no wait for a node that has vanished");
   });
+}
+
+TEST_CASE("a launcher that is interrupted while it waits tells the others to hurry", "[nodes]") {
+  const TcpServer server({"127.0.0.1", 0});
+  run_ranks(2, [&](int rank) {
+    NodeWatch watch(meet(plan_of(rank, 2, server), 1), {}, [rank] { return rank == 0; });
+    if (rank == 0) {
+      expect(!watch.wait_for_all(), "node 1 does not end");
+    } else {
+      const OtherNodes::News news =
+          await(watch, [](const OtherNodes::News& now) { return now.hurried_by.has_value(); });
+      expect(news.hurried_by == 0, "node 0 is interrupted");
+    }
+    watch.leave();
+  });
+}
+
+TEST_CASE("what a launcher says just before it leaves reaches the others", "[nodes]") {
+  const TcpServer server({"127.0.0.1", 0});
+  ddp::TcpStore other(server.endpoint(), 5s);
+  ddp::test::Gate looks, has_said;
+  {
+    Meeting meeting = meet(plan_of(0, 1, server), 1);
+    meeting.nodes.push_back({.host = "host1", .launcher = 1, .workers = 1});
+    meeting.self = 1;
+    meeting.store = std::make_shared<ObservedStore>(meeting.store, [&](const std::string& key) {
+      if (key != "hurry") return;  // the last one in which it looks for news
+      looks.raise();
+      (void)has_said.wait_for(1);
+      std::this_thread::sleep_for(50ms);
+    });
+    NodeWatch watch(std::move(meeting));
+    CHECK(looks.wait_for(1));
+    watch.hurry();
+    has_said.raise();
+    watch.leave();
+  }
+  CHECK(other.find("ddp-launch/hurry") == "1");
 }
 
 TEST_CASE("a node's load on the store does not grow with the number of nodes", "[nodes]") {

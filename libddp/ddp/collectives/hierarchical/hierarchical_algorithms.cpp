@@ -92,12 +92,15 @@ void HierarchicalAlgorithms::run_transfers(std::span<const Collective> batch) {
   }
   try {
     far.wait();
-    if (near_error) flat_->check_unbroken();
   } catch (const Error& error) {
     note_failure(error, *flat_);
     throw;
   }
-  if (near_error) std::rethrow_exception(near_error);
+  if (!near_error) return;
+  // A transfer between hosts that was not this rank's has failed first.
+  lost_peer_.reset();
+  flat_->check_unbroken();
+  std::rethrow_exception(near_error);
 }
 
 // Returns whether it stays inside the host.
@@ -116,13 +119,12 @@ bool HierarchicalAlgorithms::submit_transfer(const Collective& operation) {
   return stays_inside;
 }
 
-// Which of the transfers has failed. That of a mismatch is in the error.
+// Which of the transfers has failed, and whether its peer is lost.
 void HierarchicalAlgorithms::note_failure(const Error& error, const QueuedProcessGroup& group) {
-  if (dynamic_cast<const MismatchError*>(&error) != nullptr) return;
   const QueuedProcessGroup::Doing doing = group.failed_in();
   call_ = doing.call;
   timeout_ = doing.timeout;
-  if (!doing.peer) return;
+  if (!doing.peer || dynamic_cast<const MismatchError*>(&error) != nullptr) return;
   const std::vector<int>& fellows =
       layout_.members[static_cast<std::size_t>(layout_.place(rank_).host)];
   lost_peer_ =
