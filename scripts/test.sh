@@ -11,11 +11,10 @@ source scripts/install_packages.sh
 install_packages "${build_packages[@]}" "${data_packages[@]}" "${test_packages[@]}" clang-format
 mapfile -t optional < <(available_packages "${optional_packages[@]}")
 install_packages "${optional[@]}"
-launcher=()
 # Clones in different folders share the compiler cache.
 export CCACHE_BASEDIR=$PWD CCACHE_NOHASHDIR=1 CCACHE_SLOPPINESS=pch_defines,time_macros
-command -v ccache >/dev/null && launcher=(-DCMAKE_CXX_COMPILER_LAUNCHER=ccache
-  -DCMAKE_CUDA_COMPILER_LAUNCHER=ccache)
+cache=$(command -v ccache >/dev/null && echo ccache) || true
+launcher=("-DCMAKE_CXX_COMPILER_LAUNCHER=$cache" "-DCMAKE_CUDA_COMPILER_LAUNCHER=$cache")
 
 # What quickstart.sh has compiled stays valid only without the cache. Otherwise the release build
 # compiles each file on its own, and so notices an include that is missing.
@@ -23,10 +22,37 @@ release_launcher=("${launcher[@]}")
 grep -qs '^CMAKE_UNITY_BUILD:.*=ON' build/CMakeCache.txt && release_launcher=()
 
 step() { printf '\n== %s (%s s)\n' "$*" "$SECONDS"; }
-# Three tests at a time, of which at most two compute: others mostly wait.
+# Three tests at a time, of which at most two compute: others mostly wait. The variable is for those
+# that configure a project.
 run_tests() {
-  ctest -j 3 --resource-spec-file "$PWD/tests/cores.json" --output-on-failure --test-dir "$@"
+  CMAKE_CXX_COMPILER_LAUNCHER=$cache ctest -j 3 --resource-spec-file "$PWD/tests/cores.json" \
+    --output-on-failure --test-dir "$@"
 }
+# Compiles while tests run, in the time that they leave: most of them now and then wait.
+build_aside() {
+  cmake --preset "$1" -DDDP_BUILD_EXAMPLES=OFF -DCMAKE_UNITY_BUILD=ON "${launcher[@]}" >/dev/null
+  setsid chrt --idle 0 cmake --build --preset "$1" --target "${sanitized[@]}" \
+    >"build-$1/build.log" 2>&1 &
+  compiling=$!
+}
+compiling=
+trap '[ -z "$compiling" ] || kill -- "-$compiling"' EXIT
+await_build() {
+  local code=0
+  step "$1 build"
+  wait "$compiling" || code=$?
+  compiling=
+  [ "$code" -eq 0 ] || { cat "build-$1/build.log"; exit "$code"; }
+}
+sanitized=(base_test store_test buffer_ops_test collectives_test start_test shm_test hang_test
+  engine_test engine_policies_test data_loader_test process_test hang_process_test
+  launcher_unit_test launcher_test prove_test
+  no_image_file_test data_without_zlib_test io_without_zlib_test)  # they replace parts of libraries
+run_sanitized_tests() {
+  step "$1 tests"
+  run_tests "build-$1" -R "^($(IFS='|'; echo "${sanitized[*]}"))\$"
+}
+export TSAN_OPTIONS=atexit_sleep_ms=0  # by default every process sleeps a second at exit
 
 step "format and layers"
 scripts/check.sh
@@ -39,20 +65,12 @@ cmake -S . -B build -G Ninja -DCMAKE_BUILD_TYPE=Release -DDDP_BUILD_TESTS=ON -DD
   -UDDP_WARNINGS_AS_ERRORS -DDDP_CUDA_EMULATION=ON -DDDP_INTEROP_PYTHON="$interop_python" \
   -DDDP_CUDA_ARCHITECTURES="$(scripts/gpu_architectures.sh)" "${release_launcher[@]}"
 cmake --build build
+build_aside asan
 step "release tests"
 run_tests build
-
-sanitized=(base_test store_test buffer_ops_test collectives_test start_test shm_test hang_test
-  engine_test engine_policies_test data_loader_test process_test hang_process_test
-  launcher_unit_test launcher_test prove_test
-  no_image_file_test data_without_zlib_test io_without_zlib_test)  # they replace parts of libraries
-export TSAN_OPTIONS=atexit_sleep_ms=0  # by default every process sleeps a second at exit
-for preset in asan tsan; do
-  step "$preset build"
-  cmake --preset "$preset" -DDDP_BUILD_EXAMPLES=OFF -DCMAKE_UNITY_BUILD=ON \
-    "${launcher[@]}" >/dev/null
-  cmake --build --preset "$preset" --target "${sanitized[@]}"
-  step "$preset tests"
-  run_tests "build-$preset" -R "^($(IFS='|'; echo "${sanitized[*]}"))\$"
-done
+await_build asan
+build_aside tsan
+run_sanitized_tests asan
+await_build tsan
+run_sanitized_tests tsan
 step "done"

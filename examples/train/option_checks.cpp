@@ -109,8 +109,9 @@ std::vector<OutputFile> output_files(const Options& options) {
 // The directory need not exist yet, and its name may end in a slash.
 void check_not_kept(const OutputFile& file, const std::filesystem::path& checkpoints) {
   if (checkpoints.empty()) return;
-  const auto directory = checkpoints.has_filename() ? checkpoints : checkpoints.parent_path();
-  require(file.path.parent_path() != resolved(directory) ||
+  const std::filesystem::path path = resolved(checkpoints);
+  const auto directory = path.has_filename() ? path : path.parent_path();
+  require(file.path.parent_path() != directory ||
               !ddp::is_name_in_checkpoint_directory(file.path.filename().string()),
           file.flag + ' ' + file.given.string() +
               " is a file that --checkpoint-dir keeps there itself");

@@ -217,7 +217,7 @@ class Comparer {
     if (before == nullptr) {
       return what +
              " before any step: give the model the same seed on every rank, and for every number "
-             "of ranks";
+             "of ranks, and let it not resume from a file that an earlier run has written";
     }
     return what +
            ", although its gradient was the same: does the learning rate depend on the "

@@ -55,7 +55,6 @@ bool Casualties::is_cause_certain() const {
 
 Timeout Casualties::see_failure(std::vector<pid_t> dying) {
   dying_ = std::move(dying);
-  finished_before_ = static_cast<int>(std::ranges::count(endings_, 0, &Ending::status));
   const Timeout patience = is_cause_certain() ? kLastWords : kTimeOfCause;
   patience_end_ = Deadline::after(patience);
   return patience;
@@ -66,7 +65,7 @@ WorkerFailure Casualties::describe(int world_size, Clock::time_point start) cons
   if (failure.first.record) failure.step = failure.first.record->step;
   failure.alike = static_cast<int>(std::ranges::count_if(
       endings_, [&](const Ending& each) { return failed_alike(each, failure.first); }));
-  failure.others = world_size - 1 - finished_before_ - failure.alike;
+  failure.others = world_size - 1 - static_cast<int>(finished().size()) - failure.alike;
   failure.after = *failed_at_ - start;
   return failure;
 }

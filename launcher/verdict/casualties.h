@@ -46,7 +46,6 @@ class Casualties {
 
   std::vector<Ending> endings_;
   std::vector<pid_t> dying_;                    // when the first failure was seen
-  int finished_before_ = 0;                     // workers that had exited with 0 by then
   std::optional<Clock::time_point> failed_at_;  // when the first worker failed
   std::optional<Deadline> patience_end_;
 };

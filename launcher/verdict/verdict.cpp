@@ -87,6 +87,11 @@ std::string describe(const std::vector<Finished>& finished) {
   return text;
 }
 
+bool leads_with_hang(const WorkerFailure& failure) {
+  const Ending& first = failure.first;
+  return first.record && !first.record->hang.empty() && !WIFSIGNALED(first.status);
+}
+
 // A rank that has waited in vain only reports the one that did not come, which comes first then.
 std::string describe_first(const WorkerFailure& failure) {
   const Ending& first = failure.first;
@@ -95,7 +100,7 @@ std::string describe_first(const WorkerFailure& failure) {
   const std::string how =
       fmt::format("{} after {:.1f} s{}", describe_status(first.status), failure.after.count(),
                   failure.when_asked_to_stop ? ", when asked to stop" : "");
-  if (first.record && !first.record->hang.empty() && !WIFSIGNALED(first.status)) {
+  if (leads_with_hang(failure)) {
     return fmt::format("{}; so {} timed out, and {}", one_line(first.record->hang), who, how);
   }
   const std::string step = failure.step ? fmt::format(", in step {}", *failure.step) : "";
@@ -141,9 +146,10 @@ Ending first_cause(std::span<const Ending> endings) {
 }
 
 std::string verdict(const WorkerFailure& failure) {
+  // The rank that did not come is one of the others.
+  const char* fate = leads_with_hang(failure) ? "stopped after that" : "stopped because of it";
   return describe_first(failure) + describe(failure.finished) +
-         describe_others(failure.alike, "failed alike") +
-         describe_others(failure.others, "stopped because of it");
+         describe_others(failure.alike, "failed alike") + describe_others(failure.others, fate);
 }
 
 std::string verdict(const Failure& failure) {

@@ -16,9 +16,11 @@
 #include "ddp/base/random.h"
 #include "ddp/collectives/peers/host_layout.h"
 #include "support/collective_checks.h"
+#include "support/files.h"
 #include "support/gate.h"
 #include "support/groups.h"
 #include "support/sanitizers.h"
+#include "support/scoped_variable.h"
 
 using namespace ddp;
 using namespace std::chrono_literals;
@@ -480,6 +482,21 @@ TEST_CASE("a timeout between hosts is the error of ranks whose transfers stay in
     check_all_equal(errors);
     CHECK_THAT(errors[0], Catch::StartsWith("[shm+tcp] rank 0: timed out after 300 ms in #1 "
                                             "recv(float32[4]) "));
+  }
+}
+
+TEST_CASE("the events of a group's parts inside hosts and between them are told apart", "[hosts]") {
+  const test::TemporaryDirectory folder;
+  const std::string file = folder / "events.txt";
+  const test::ScopedVariable events("DDP_EVENTS_FILE", file.c_str());
+  (void)errors_on(kPairs, [](ProcessGroup& group) {
+    std::vector<float> values(group.rank() == 3 ? 2 : 1);
+    group.all_reduce(buffer_of(values)).wait();
+  });
+  const std::string text = test::bytes_of(file);
+  for (const char* group : {"default of 4", "default/flat of 4", "default/leaders of 2",
+                            "default/host0 of 2", "default/host1 of 2"}) {
+    CHECK_THAT(text, Catch::Contains(std::string(", group ") + group + " ranks]"));
   }
 }
 

@@ -33,6 +33,7 @@
 #include "support/becomes_true.h"
 #include "support/file_size_limit.h"
 #include "support/groups.h"
+#include "support/sanitizers.h"
 #include "support/stderr_capture.h"
 
 using namespace ddp;

@@ -312,7 +312,9 @@ TEST_CASE("a PNG that cannot be written whole leaves no part of a file", "[data]
     ::setrlimit(RLIMIT_FSIZE, &limit);
     bool is_good = true;
     for (const std::string name : {"a.png", "link.png"}) {
-      const std::string error = error_of([&] { write_png(directory / name, gradient({20, 20}, 3)); });
+      const std::string error = error_of([&] {
+        write_png(directory / name, gradient({20, 20}, 3));
+      });
       is_good = is_good && error.ends_with(name + ": cannot be written: File too large");
     }
     for (const char* name : {"a.png", "target.png"}) {

@@ -239,6 +239,11 @@ TEST_CASE("passes of one sample that add up to the nominal samples cause no warn
       mark_all(ddp);
       ddp.wait();
     }
+    model.values[0][0] += 1;
+    ddp.accumulate(1);
+    CHECK(ddp.begin_step({.samples = 1}) == 0.5);  // the rest of an epoch
+    mark_all(ddp);
+    ddp.wait();
   });
   CHECK(capture.text().empty());
 }

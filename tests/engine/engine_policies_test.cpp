@@ -62,6 +62,38 @@ TEST_CASE("two engines on one group must be used in the same order on all ranks"
   }
 }
 
+TEST_CASE("an engine that a rank constructs anew in the middle of the others' step is told",
+          "[engine]") {
+  const auto errors = errors_of_ranks(2, [](ProcessGroup& group) {
+    {
+      Trainee trainee(group, {});
+      trainee.step(1);
+      (void)trainee.ddp.begin_step();
+      if (group.rank() == 0) {
+        mark_all(trainee.ddp);
+        trainee.ddp.wait();
+      }
+    }
+    Trainee(group, {}).step(1);
+  });
+  for (const std::string& error : errors) {
+    CHECK_THAT(error,
+               Catch::Contains("(construction of an engine) for DistributedDataParallel 2") &&
+                   Catch::Contains("one rank constructs an engine and the other is in a "
+                                   "step of another: all ranks must make the same steps") &&
+                   !Catch::Contains("duplicate()"));
+  }
+}
+
+TEST_CASE("a rank that leaves instead of constructing an engine is told as such", "[engine]") {
+  const auto errors = errors_of_ranks(2, [](ProcessGroup& group) {
+    if (group.rank() == 0) Trainee(group, {});
+  });
+  CHECK_THAT(errors[0], Catch::Contains("rank 1 (") && Catch::Contains(") left the group") &&
+                            Catch::Contains("it constructs fewer engines") &&
+                            !Catch::Contains("steps"));
+}
+
 TEST_CASE("an engine that only some ranks construct is named, as is one that broadcasts buffers",
           "[engine]") {
   const auto built = errors_of_ranks(2, [](ProcessGroup& group) {

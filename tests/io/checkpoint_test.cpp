@@ -100,10 +100,13 @@ TEST_CASE("weights are compared with their checksums if they have any", "[checkp
   save_checkpoint(file, model.tensors(), {{"step", "5"}});
   const std::string bytes = bytes_of(file);
   for (const char* key : {"\"checksum\"", "\"checksums\""}) {
-    std::string renamed = bytes;
-    renamed[renamed.find(key) + 1] = 'C';
-    write_bytes(file, renamed);
-    CHECK_THROWS_AS(ddp::load_weights(file), ddp::FileError);
+    const std::size_t in_key = bytes.find(key) + 1, in_value = bytes.find(':', in_key) + 3;
+    for (const std::size_t place : {in_key, in_value}) {
+      std::string changed = bytes;
+      changed[place] = 'C';
+      write_bytes(file, changed);
+      CHECK_THROWS_AS(ddp::load_weights(file), ddp::FileError);
+    }
   }
 }
 

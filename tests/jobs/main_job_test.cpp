@@ -415,9 +415,11 @@ TEST_CASE("bad input is refused in one line", "[main]") {
   check_refused(train_command(1, {"--checkpoint-dir", directory / "link", "--save",
                                   directory / "kept/latest"}),
                 "kept/latest is a file that --checkpoint-dir keeps there itself");
-  check_refused(train_command(1, {"--checkpoint-dir", directory / "new/", "--save",
-                                  directory / "new/latest"}),
-                "new/latest is a file that --checkpoint-dir keeps there itself");
+  for (const char* name : {"new", "new/", "new/.", "new/sub/.."}) {
+    check_refused(train_command(1, {"--checkpoint-dir", directory / name, "--save",
+                                    directory / "new/latest"}),
+                  "new/latest is a file that --checkpoint-dir keeps there itself");
+  }
   std::filesystem::create_symlink(directory / "kept", directory / "kept/file");
   check_refused(train_command(1, {"--checkpoint-dir", directory / "kept", "--save",
                                   directory / "kept/latest"}),

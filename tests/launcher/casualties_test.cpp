@@ -91,9 +91,10 @@ TEST_CASE("ranks that fail by themselves, and alike, did not stop because of the
   casualties.record(refuses(3, "no memory"));
   casualties.record(blames_peer(4));
   casualties.record(exited(5, 2));
+  casualties.record(exited(7, 0));
   wait_for_end_of_patience(casualties);
   casualties.record(refuses(6, "no such flag"));
-  const WorkerFailure failure = casualties.describe(7, Clock::now());
+  const WorkerFailure failure = casualties.describe(8, Clock::now());
   CHECK(failure.alike == 2);
   CHECK(failure.others == 4);
 }

@@ -86,7 +86,7 @@ TEST_CASE("the verdict of a hang begins with the rank that did not come", "[verd
   failure.step = 457;
   CHECK(verdict(failure) ==
         "rank 1 (b, pid 8, cpu) has not joined barrier #3; so rank 0 (a, pid 4711) timed out, and "
-        "exited with code 1 after 12.5 s; 1 other rank stopped because of it");
+        "exited with code 1 after 12.5 s; 1 other rank stopped after that");
   CHECK(verdict(std::get<WorkerFailure>(*failure_from_json(to_json(failure)))) == verdict(failure));
   failure.when_asked_to_stop = true;
   CHECK_THAT(verdict(failure),

@@ -44,9 +44,9 @@ struct Image {
 // Reads only the beginning of the file. Throws as read_image.
 [[nodiscard]] ImageSize read_image_size(const std::filesystem::path& path);
 
-// Writes a PNG. Throws FileError that names the file and the reason, and leaves no part of a file (a
-// file that cannot be opened for writing stays as it is); std::invalid_argument if the pixels do not
-// fit size and channels, or there are none.
+// Writes a PNG. Throws FileError that names the file and the reason, and leaves no part of a file
+// (a file that cannot be opened for writing stays as it is); std::invalid_argument if the pixels do
+// not fit size and channels, or there are none.
 void write_png(const std::filesystem::path& path, const Image& image);
 
 }  // namespace ddp

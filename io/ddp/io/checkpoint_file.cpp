@@ -73,8 +73,8 @@ bool is_hexadecimal(const std::string& text) {
   return text.find_first_not_of("0123456789abcdef") == std::string::npos;
 }
 
-// Foreign files may have such keys, too, and one of ours may be damaged. So the list tells, which
-// no other program writes, under its key or beside the checksum.
+// Foreign files may have one of the keys, too, and one of ours may be damaged anywhere: in a key or
+// in a value.
 bool has_our_checksums(const Safetensors& loaded) {
   const auto are = [](const std::string& text, std::size_t checksums) {
     return text.size() == checksums * kDigits && is_hexadecimal(text);
@@ -84,6 +84,7 @@ bool has_our_checksums(const Safetensors& loaded) {
     return found != loaded.metadata.end() && are(found->second, checksums);
   };
   const std::size_t list = loaded.tensors.size() + 1;
+  if (loaded.metadata.contains(kChecksum) && loaded.metadata.contains(kChecksums)) return true;
   return has(kChecksums, list) ||
          (has(kChecksum, 1) && std::ranges::any_of(loaded.metadata, [&](const auto& entry) {
             return are(entry.second, list);

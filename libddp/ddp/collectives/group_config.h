@@ -32,7 +32,8 @@ struct GroupConfig {
   Timeout timeout = kDefaultTimeout;             // of every wait for the other ranks
   Timeout start_timeout = kDefaultStartTimeout;  // for all ranks to construct the group
   std::string name = "default";
-  std::vector<int> job_ranks = {};                  // by rank in the group; empty: the same
+  std::string part = {};            // in the file of events: which part of the group of this name
+  std::vector<int> job_ranks = {};  // by rank in the group; empty: the same
   std::shared_ptr<HangWatch> hang_watch = nullptr;  // the job's watch; may be null
   ErrorFile error_file = {};                        // where to record what breaks the group
   WorkerSlot worker_slot = {};

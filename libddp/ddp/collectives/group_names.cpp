@@ -11,8 +11,13 @@ namespace {
 
 constexpr const char* kDifferent = "ranks called different collectives: ";
 
-// What helps if calls differ in their issuers.
-std::string advice(const CollectiveSignature& first, const CollectiveSignature& second) {
+// What helps if calls differ in their issuers, and how many of the two construct one.
+std::string advice(const CollectiveSignature& first, const CollectiveSignature& second,
+                   int constructions) {
+  if (first.issuer != 0 && second.issuer != 0 && constructions == 1) {
+    return "; one rank constructs an engine and the other is in a step of another: all ranks must "
+           "make the same steps, also if an exception ends one of them, and then construct it";
+  }
   if (first.issuer != 0 && second.issuer != 0) {
     return "; all ranks must use the engines of a group in the same order (a duplicate() of the "
            "group helps only engines in threads of their own), and one thread at a time may use it";
@@ -45,6 +50,10 @@ std::string GroupNames::ranks(const std::vector<int>& ranks) const {
   return rank_list(of_job);
 }
 
+bool GroupNames::is_construction(const CollectiveSignature& signature) const {
+  return labels_ && labels_->text_of_hash(signature.label) == kEngineConstruction;
+}
+
 std::string GroupNames::call(int rank, const CollectiveSignature& signature) const {
   const std::string label = labels_ ? labels_->text_of_hash(signature.label) : "";
   return this->rank(rank) + " called " + to_string(signature) +
@@ -59,7 +68,9 @@ std::string GroupNames::mismatch(int rank, const CollectiveSignature& call, int 
     return this->call(caller, signature) + (is_of_another ? describe_issuer(signature) : "");
   };
   return kDifferent + describe(rank, call) + ", " + describe(other, others_call) + of_group_ +
-         (is_of_another ? advice(call, others_call) : "");
+         (is_of_another ? advice(call, others_call,
+                                 int{is_construction(call)} + int{is_construction(others_call)})
+                        : "");
 }
 
 std::string GroupNames::mismatch(int rank, const CollectiveSignature& call) const {

@@ -27,6 +27,8 @@ class GroupNames {
   // "rank 5 called #12 all_reduce(float32[1024], sum) (bucket 4: layer3.*)", with the label if this
   // rank has it, too.
   [[nodiscard]] std::string call(int rank, const CollectiveSignature& signature) const;
+  // Whether an engine calls it in its constructor, as far as this rank knows the label.
+  [[nodiscard]] bool is_construction(const CollectiveSignature& signature) const;
   // The text of a MismatchError: the calls of two ranks, the lower one's first, and the group. If
   // the issuers differ, it names these, too.
   [[nodiscard]] std::string mismatch(int rank, const CollectiveSignature& call, int other,

@@ -48,11 +48,15 @@ bool is_timeout(const std::exception_ptr& error) {
   return false;
 }
 
+std::string title_of(const GroupConfig& config) {
+  const std::string name = config.part.empty() ? config.name : config.name + '/' + config.part;
+  return ", group " + name + " of " + std::to_string(config.world_size) + " ranks";
+}
+
 std::shared_ptr<FlightRecorder> make_recorder(const GroupConfig& config) {
-  const auto report = [group = "group " + config.name + " of " + std::to_string(config.world_size),
-                       rank = config.job_rank(config.rank), device = config.device,
-                       file = config.error_file](const FlightRecorder& recorder,
-                                                 const std::exception_ptr& error) {
+  const auto report = [group = title_of(config), rank = config.job_rank(config.rank),
+                       device = config.device, file = config.error_file](
+                          const FlightRecorder& recorder, const std::exception_ptr& error) {
     // While an exception is thrown, that one is the rank's error.
     if (std::uncaught_exceptions() == 0) {
       file.keep({.message = describe(error),
@@ -60,7 +64,7 @@ std::shared_ptr<FlightRecorder> make_recorder(const GroupConfig& config) {
                  .caused_by_peer = is_caused_by_peer(error),
                  .hang = is_timeout(error) ? recorder.hang().diagnosis() : ""});
     }
-    const std::string title = to_string(identify_self(rank, device)) + ", " + group + " ranks";
+    const std::string title = to_string(identify_self(rank, device)) + group;
     append_to_events_file(recorder, title, describe(error));
   };
   const std::size_t capacity = config.world_size > 1 ? FlightRecorder::kCapacity : 0;

@@ -81,8 +81,8 @@ DistributedDataParallel::Impl::Impl(std::shared_ptr<ProcessGroup> group,
   if (sketcher_) options_.fingerprint_every = 1;  // what is proved must hold on all ranks
   if (alone_) return;
   const ScopedIssuer issued(*group_, reducer_.issuer());
-  const FlightRecorder::Labelled labelled(
-      group_->recorder(), group_->recorder().labels().add("construction of an engine"));
+  const FlightRecorder::Labelled labelled(group_->recorder(),
+                                          group_->recorder().labels().add(kEngineConstruction));
   check_equal_models(*group_, parameters_, options_, reducer_.hook());
   const std::vector<Buffer> buffers = values_of<ModelBuffer>(options_.buffers);
   std::vector<Buffer> model = values_of<Parameter>(parameters_);

@@ -37,13 +37,14 @@ class GradientHook {
   // bucket's collectives and returns the last one, or Work{} if it sends nothing. Must not block
   // the host.
   virtual Work launch(const GradientBucket& bucket, Stream producer) = 0;
-  // Orders `consumer` behind the result in bucket.gradients. Called from the wait of the step, for
-  // every launched bucket, in launch order.
+  // Orders `consumer` behind the result in bucket.gradients: waits for what launch() returned (on
+  // the CPU, Work::wait blocks), before it reads it or frees what it is sent from. Called from the
+  // wait of the step, for every launched bucket, in launch order.
   virtual void finish(const GradientBucket& bucket, Stream consumer) = 0;
 };
 
 // Makes a hook for a group and the buckets of a model. The hook should allocate here what each step
-// needs.
+// needs. If it returns null, buckets are reduced as without a hook.
 using GradientHookFactory =
     std::function<std::unique_ptr<GradientHook>(ProcessGroup&, const BucketLayout&)>;
 

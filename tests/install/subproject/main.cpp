@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+#include <ddp/collectives/process_group.h>
 #include <ddp/samplers/exact_sampler.h>
 
 #include <cstdio>

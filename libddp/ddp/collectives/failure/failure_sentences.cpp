@@ -1,12 +1,17 @@
 // SPDX-License-Identifier: MIT
 #include "ddp/collectives/failure/failure_sentences.h"
 
+#include "ddp/collectives/hang/operation_labels.h"
+
 namespace ddp {
 namespace {
 
 // What helps if a rank has left before this call of an engine.
-std::string advice_on_leaving(const CollectiveSignature& call) {
-  if (call.issuer == 0) return "";
+std::string advice_on_leaving(const Activity& activity) {
+  if (activity.call.issuer == 0) return "";
+  if (activity.operation.find(kEngineConstruction) != std::string::npos) {
+    return "; unless it failed, it constructs fewer engines, but all ranks must construct the same";
+  }
   return "; unless it failed, it made fewer steps, but all ranks must make equally many "
          "(StepOptions::is_active is for those that run out of data)";
 }
@@ -25,7 +30,7 @@ Activity activity_in(const CollectiveSignature& call, const FlightRecorder& reco
 std::string loss_sentence(const std::string& origin, const LostRank& lost,
                           const Activity& activity) {
   return name_and_fate(origin, lost) + activity.rank + " is in " + activity.operation +
-         (lost.fate == Fate::kLeft ? advice_on_leaving(activity.call) : "");
+         (lost.fate == Fate::kLeft ? advice_on_leaving(activity) : "");
 }
 
 std::string loss_while_waiting_sentence(const std::string& origin, const LostRank& lost,

@@ -8,6 +8,9 @@
 
 namespace ddp {
 
+// What an engine's first operations are for, about which messages have advice of their own.
+inline constexpr const char* kEngineConstruction = "construction of an engine";
+
 // Texts to which events refer by number: what operations are for, such as "bucket 4: layer3.*", and
 // the names of meetings. Thread-safe.
 //

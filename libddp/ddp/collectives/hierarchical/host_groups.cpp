@@ -22,6 +22,7 @@ GroupConfig inner_config(const GroupConfig& config, const std::string& name,
                          std::span<const int> ranks) {
   GroupConfig inner = part_config(config, name, ranks);
   inner.name = config.name;
+  inner.part = name;
   inner.hang_watch = nullptr;
   inner.error_file = {};
   inner.worker_slot = {};
