@@ -248,6 +248,12 @@ class DistributedDataParallel {
     if (options.fold_scale) {
       throw std::invalid_argument("[ddp_torch] fold_scale: LibTorch's optimizers read no scale");
     }
+    if (options.gradient_kind == ddp::GradientKind::kSum) {
+      throw std::invalid_argument(
+          "[ddp_torch] gradient_kind = kSum: backward() takes the mean loss, so divide a sum by "
+          "the "
+          "number of samples, and leave gradient_kind at kMean");
+    }
     if (options.nominal_samples == 0) options.nominal_samples = 1;  // backward() multiplies
     for (const State& each : state_) options.buffers.push_back(model_buffer(each));
     return options;

@@ -321,6 +321,13 @@ CATCH_TEST_CASE("wrong use of the adapter is an error", "[libtorch]") {
                                                         {.fold_scale = true});
                    }),
                    Catch::Contains("fold_scale"));
+
+  Net summed;
+  CATCH_CHECK_THAT(error_of([&] {
+                     ddp_torch::DistributedDataParallel(world_of_one(), *summed,
+                                                        {.gradient_kind = GradientKind::kSum});
+                   }),
+                   Catch::Contains("gradient_kind"));
 }
 
 CATCH_TEST_CASE("a layer that no rank uses keeps its values, even with momentum", "[libtorch]") {
