@@ -280,7 +280,8 @@ class DistributedDataParallel {
           "instead, or begin_step(n) before it and wait() after it. If it is the step of another "
           "model, as in a GAN, it must not reach this one's '" +
           replicas_[i].name +
-          "': freeze it meanwhile (requires_grad_(false)), or detach() its output");
+          "': freeze it meanwhile (requires_grad_(false)), or detach() its output. A parameter of "
+          "two wrapped modules is not supported: wrap one module that holds both");
     }
     Replica& each = replicas_[i];
     const torch::Tensor grad = each.value.grad();

@@ -299,8 +299,9 @@ CATCH_TEST_CASE("wrong use of the adapter is an error", "[libtorch]") {
       error_of([&] { loss_of(net, 0, 7).backward(); }),
       Catch::Contains("[ddp_torch] loss.backward() was called outside of a step: call "
                       "model.backward(loss, n) instead") &&
-          Catch::EndsWith("it must not reach this one's 'fc2.bias': freeze it "
-                          "meanwhile (requires_grad_(false)), or detach() its output"));
+          Catch::EndsWith("it must not reach this one's 'fc2.bias': freeze it meanwhile "
+                          "(requires_grad_(false)), or detach() its output. A parameter of two "
+                          "wrapped modules is not supported: wrap one module that holds both"));
   CATCH_CHECK_THAT(error_of([&] {
                      model.backward(net->fc1(torch::ones({1, 6}, torch::kFloat64)).sum(), 1);
                    }),
