@@ -21,6 +21,7 @@
 #include <bit>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -105,7 +106,12 @@ class DistributedDataParallel {
     const double factor = begin_step(step);
     if (step.samples > 0) {
       engine_.record_metric(kLoss, buffer_of(loss, "the loss"), step.samples);
-      loss.backward(torch::full_like(loss, factor));
+      const auto type = loss.scalar_type();
+      if (factor != 1 && (type == torch::kFloat16 || type == torch::kBFloat16)) {
+        backward_unscaled(loss, factor);
+      } else {
+        loss.backward(torch::full_like(loss, factor));
+      }
     }
     wait();
   }
@@ -113,8 +119,9 @@ class DistributedDataParallel {
   [[nodiscard]] double mean_loss() { return engine_.summary().metrics[kLoss].mean(); }
 
   // The same in parts: begin_step() zeroes the gradients and returns the factor for the mean loss.
-  // Then run your backward pass, then wait(), which leaves the mean over the global batch in every
-  // .grad, or none where an optimizer must not step.
+  // Multiply in float32, since a narrower type rounds the factor. Then run your backward pass, then
+  // wait(), which leaves the mean over the global batch in every .grad, or none where an optimizer
+  // must not step.
   [[nodiscard]] double begin_step(double samples) {
     return begin_step(ddp::StepOptions{.samples = samples});
   }
@@ -273,6 +280,16 @@ class DistributedDataParallel {
         std::make_unique<torch::autograd::utils::LambdaPostHook>(after));
   }
 
+  // A loss of low precision would round the factor, or overflow, and so would its gradient. So
+  // backward starts from 1, and the hooks multiply what it has made.
+  void backward_unscaled(const torch::Tensor& loss, double factor) {
+    for (Replica& each : replicas_) each.value.mutable_grad().reset();
+    late_factor_ = factor;
+    loss.backward();
+    late_factor_.reset();
+    for (Replica& each : replicas_) each.value.mutable_grad() = each.gradient;
+  }
+
   void on_gradient(std::size_t i) {
     if (!is_in_step_) {
       throw std::logic_error(
@@ -287,10 +304,18 @@ class DistributedDataParallel {
     const torch::Tensor grad = each.value.grad();
     if (!grad.is_same(each.gradient)) {
       const torch::NoGradGuard no_graph;
-      if (grad.defined()) each.gradient.copy_(grad.is_sparse() ? grad.to_dense() : grad);
+      if (grad.defined()) take(grad.is_sparse() ? grad.to_dense() : grad, each.gradient);
       each.value.mutable_grad() = each.gradient;
     }
     engine_.mark_ready(i, stream_);
+  }
+
+  void take(const torch::Tensor& grad, torch::Tensor& view) const {
+    if (!late_factor_) {
+      view.copy_(grad);
+    } else {  // the view may hold what earlier passes added
+      view.add_(grad.to(torch::promote_types(grad.scalar_type(), torch::kFloat32)), *late_factor_);
+    }
   }
 
   ddp::Stream stream_;
@@ -299,6 +324,7 @@ class DistributedDataParallel {
   std::vector<Replica> replicas_;
   ddp::DistributedDataParallel engine_;
   bool is_in_step_ = false;
+  std::optional<double> late_factor_;  // while the hooks apply it
   std::uint64_t passes_ = 0;
 };
 

@@ -292,6 +292,29 @@ CATCH_TEST_CASE("a module that has changed since it was wrapped is an error", "[
                    Catch::StartsWith("[ddp_torch] 'extra' came after the module was wrapped"));
 }
 
+CATCH_TEST_CASE("a loss of low precision does not round the number of samples", "[libtorch]") {
+  for (const auto type : {torch::kBFloat16, torch::kFloat16}) {
+    run_groups(Backend::kShm, 2, [&](ProcessGroup& group) {
+      torch::nn::Module module;
+      const torch::Tensor all = module.register_parameter("all", torch::ones({4}));
+      const torch::Tensor some = module.register_parameter("some", torch::ones({4}));
+      ddp_torch::DistributedDataParallel model(group.shared_from_this(), module,
+                                               {.unused = UnusedParameters::kZero});
+      for (int step = 0; step < 2; ++step) {
+        model.engine().accumulate(2);
+        for (const int n : {257, 70'001}) {
+          const torch::Tensor loss = n == 257 || group.rank() == 0 ? all.sum() : (all + some).sum();
+          model.backward(loss.to(type), group.rank() == 0 ? n : 3 * n);
+        }
+        expect(torch::allclose(all.grad(), torch::ones({4})), "the mean of ones");
+        const double part = 0.75 * 70'001 / (257 + 70'001);
+        expect(torch::allclose(some.grad(), torch::full({4}, part)), "of ones and zeros");
+        expect(all.grad().data_ptr() == model.engine().gradient(0).data, "a view");
+      }
+    });
+  }
+}
+
 CATCH_TEST_CASE("wrong use of the adapter is an error", "[libtorch]") {
   Net net;
   ddp_torch::DistributedDataParallel model(world_of_one(), *net);
