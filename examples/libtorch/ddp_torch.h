@@ -261,9 +261,22 @@ class DistributedDataParallel {
           "the "
           "number of samples, and leave gradient_kind at kMean");
     }
-    if (options.nominal_samples == 0) options.nominal_samples = 1;  // backward() multiplies
+    if (options.nominal_samples == 0) {
+      check_range();
+      options.nominal_samples = 1;  // backward() multiplies
+    }
     for (const State& each : state_) options.buffers.push_back(model_buffer(each));
     return options;
+  }
+
+  void check_range() const {
+    for (const Replica& each : replicas_) {
+      if (each.value.scalar_type() != torch::kFloat16) continue;
+      throw std::invalid_argument("[ddp_torch] '" + each.name +
+                                  "' is float16, whose gradients would be multiplied by the number "
+                                  "of samples and overflow above 65504: set DdpOptions::"
+                                  "nominal_samples to the usual number of samples of a rank");
+    }
   }
 
   void hook_up(std::size_t i) {

@@ -315,6 +315,25 @@ CATCH_TEST_CASE("a loss of low precision does not round the number of samples", 
   }
 }
 
+CATCH_TEST_CASE("float16 gradients need the usual number of samples", "[libtorch]") {
+  const auto error_with = [](torch::ScalarType type, DdpOptions options, bool trains = true) {
+    torch::nn::Linear net(3, 1);
+    net->to(type);
+    net->weight.requires_grad_(trains);
+    net->bias.requires_grad_(type != torch::kFloat16);
+    if (!trains) net->register_parameter("other", torch::ones({1}));
+    return error_of(
+        [&] { ddp_torch::DistributedDataParallel(world_of_one(), *net, std::move(options)); });
+  };
+  CATCH_CHECK(error_with(torch::kFloat16, {}) ==
+              "[ddp_torch] 'weight' is float16, whose gradients would be multiplied by the number "
+              "of samples and overflow above 65504: set DdpOptions::nominal_samples to the usual "
+              "number of samples of a rank");
+  CATCH_CHECK(error_with(torch::kFloat16, {.nominal_samples = 64}).empty());
+  CATCH_CHECK(error_with(torch::kFloat16, {}, false).empty());
+  CATCH_CHECK(error_with(torch::kBFloat16, {}).empty());
+}
+
 CATCH_TEST_CASE("wrong use of the adapter is an error", "[libtorch]") {
   Net net;
   ddp_torch::DistributedDataParallel model(world_of_one(), *net);
