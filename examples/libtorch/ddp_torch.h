@@ -115,13 +115,22 @@ class DistributedDataParallel {
     }
     wait();
   }
-  // The loss of the last backward(), as the mean over the samples of all ranks.
-  [[nodiscard]] double mean_loss() { return engine_.summary().metrics[kLoss].mean(); }
+  // The loss of the last backward(), as the mean over the samples of all ranks. std::logic_error if
+  // the last step was made in parts and did not record it.
+  [[nodiscard]] double mean_loss() {
+    const ddp::StepSummary step = engine_.summary();
+    if (step.samples > 0 && step.metrics[kLoss].weight == 0) {
+      throw std::logic_error(
+          "[ddp_torch] mean_loss(): no loss was recorded in the last step: call backward(), or "
+          "engine().record_metric(0, ddp_torch::buffer_of(loss), n) after begin_step(n)");
+    }
+    return step.metrics[kLoss].mean();
+  }
 
   // The same in parts: begin_step() zeroes the gradients and returns the factor for the mean loss.
-  // Multiply in float32, since a narrower type rounds the factor. Then run your backward pass, then
-  // wait(), which leaves the mean over the global batch in every .grad, or none where an optimizer
-  // must not step.
+  // Multiply in float32, since a narrower type rounds the factor. For mean_loss(), call
+  // engine().record_metric(0, buffer_of(loss), n). Then run your backward pass, then wait(), which
+  // leaves the mean over the global batch in every .grad, or none where an optimizer must not step.
   [[nodiscard]] double begin_step(double samples) {
     return begin_step(ddp::StepOptions{.samples = samples});
   }

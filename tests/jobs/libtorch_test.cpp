@@ -334,6 +334,33 @@ CATCH_TEST_CASE("float16 gradients need the usual number of samples", "[libtorch
   CATCH_CHECK(error_with(torch::kBFloat16, {}).empty());
 }
 
+CATCH_TEST_CASE("the mean loss of a step in two halves must be recorded", "[libtorch]") {
+  run_groups(Backend::kShm, 2, [](ProcessGroup& group) {
+    Net net;
+    ddp_torch::DistributedDataParallel model(group.shared_from_this(), *net,
+                                             {.nominal_samples = 7});
+    const auto step = [&](bool records) {
+      const torch::Tensor loss = loss_of(net, 0, 7);
+      const double factor = model.begin_step(7);
+      if (records) model.engine().record_metric(0, ddp_torch::buffer_of(loss), 7);
+      (loss * factor).backward();
+      model.wait();
+      return loss.item<double>();
+    };
+    expect(model.mean_loss() == 0, "no step yet");
+    step(false);
+    expect(
+        error_of([&] { (void)model.mean_loss(); }) ==
+            "[ddp_torch] mean_loss(): no loss was recorded in the last step: call backward(), or "
+            "engine().record_metric(0, ddp_torch::buffer_of(loss), n) after begin_step(n)",
+        "an error");
+    const double loss = step(true);
+    expect(std::abs(model.mean_loss() - loss) < 1e-12, "the loss");
+    model.backward({}, 0);
+    expect(model.mean_loss() == 0, "no samples");
+  });
+}
+
 CATCH_TEST_CASE("wrong use of the adapter is an error", "[libtorch]") {
   Net net;
   ddp_torch::DistributedDataParallel model(world_of_one(), *net);
