@@ -98,14 +98,16 @@ class DistributedDataParallel {
   DistributedDataParallel& operator=(const DistributedDataParallel&) = delete;
 
   // The whole step except the optimizer's. `loss` is the mean over this rank's samples; with 0
-  // samples it is ignored.
+  // samples it is ignored. Otherwise std::invalid_argument, before the step begins, unless it has
+  // one element and depends on a trainable parameter.
   void backward(const torch::Tensor& loss, double samples) {
     backward(loss, ddp::StepOptions{.samples = samples});
   }
   void backward(const torch::Tensor& loss, const ddp::StepOptions& step) {
+    const ddp::Buffer value = step.samples > 0 ? value_of(loss) : ddp::Buffer{};
     const double factor = begin_step(step);
     if (step.samples > 0) {
-      engine_.record_metric(kLoss, buffer_of(loss, "the loss"), step.samples);
+      engine_.record_metric(kLoss, value, step.samples);
       const auto type = loss.scalar_type();
       if (factor != 1 && (type == torch::kFloat16 || type == torch::kBFloat16)) {
         backward_unscaled(loss, factor);
@@ -186,6 +188,24 @@ class DistributedDataParallel {
     torch::Tensor memory;
     bool is_parameter = false;
   };
+
+  // For record_metric(); throws if backward cannot start from the loss.
+  static ddp::Buffer value_of(const torch::Tensor& loss) {
+    if (!loss.defined()) {
+      throw std::invalid_argument(
+          "[ddp_torch] the loss is undefined: a rank without data passes 0 samples");
+    }
+    if (loss.numel() != 1) {
+      throw std::invalid_argument("[ddp_torch] the loss has " + std::to_string(loss.numel()) +
+                                  " elements: take their mean over this rank's samples");
+    }
+    if (!loss.requires_grad()) {
+      throw std::invalid_argument(
+          "[ddp_torch] the loss depends on no trainable parameter: was it detached, or computed "
+          "under a NoGradGuard?");
+    }
+    return buffer_of(loss, "the loss");
+  }
 
   static std::vector<Replica> collect_trainable(const torch::nn::Module& module) {
     std::vector<Replica> result;

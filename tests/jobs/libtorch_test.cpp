@@ -361,6 +361,24 @@ CATCH_TEST_CASE("the mean loss of a step in two halves must be recorded", "[libt
   });
 }
 
+CATCH_TEST_CASE("a loss that backward cannot start from leaves the adapter usable", "[libtorch]") {
+  Net net;
+  ddp_torch::DistributedDataParallel model(world_of_one(), *net);
+  const auto error_with = [&](const torch::Tensor& loss) {
+    return error_of([&] { model.backward(loss, 7); });
+  };
+  CATCH_CHECK_THAT(error_with({}), Catch::StartsWith("[ddp_torch] the loss is undefined"));
+  CATCH_CHECK_THAT(error_with(net->fc1->weight.square()),
+                   Catch::StartsWith("[ddp_torch] the loss has 30 elements: take their mean"));
+  CATCH_CHECK_THAT(error_with(loss_of(net, 0, 7).detach()),
+                   Catch::StartsWith("[ddp_torch] the loss depends on no trainable parameter"));
+  CATCH_CHECK_THAT(error_with(torch::complex(loss_of(net, 0, 7), loss_of(net, 0, 7))),
+                   Catch::StartsWith("[ddp_torch] the loss, a") &&
+                       Catch::EndsWith("is of a type that libddp does not have"));
+  CATCH_CHECK(error_with(loss_of(net, 0, 7).view({1, 1})).empty());
+  CATCH_CHECK(error_of([&] { model.backward({}, 0); }).empty());
+}
+
 CATCH_TEST_CASE("wrong use of the adapter is an error", "[libtorch]") {
   Net net;
   ddp_torch::DistributedDataParallel model(world_of_one(), *net);
