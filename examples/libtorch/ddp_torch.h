@@ -30,8 +30,8 @@
 namespace ddp_torch {
 
 // A tensor's memory as a Buffer, which libddp's collectives, datasets and files take. The tensor
-// must outlive it. std::invalid_argument, with `name`, if libddp does not support its layout or
-// dtype.
+// must outlive it. std::invalid_argument, with `name`, if libddp does not support its device,
+// layout or dtype.
 [[nodiscard]] inline ddp::Buffer buffer_of(const torch::Tensor& tensor,
                                            const std::string& name = "a tensor") {
   constexpr std::pair<torch::ScalarType, ddp::DType> types[] = {
@@ -40,6 +40,10 @@ namespace ddp_torch {
       {torch::kInt32, ddp::DType::kInt32},     {torch::kInt64, ddp::DType::kInt64},
       {torch::kUInt8, ddp::DType::kUInt8}};
   const std::string who = "[ddp_torch] " + name + ", a " + tensor.toString() + ", ";
+  if (!tensor.defined() || tensor.layout() != torch::kStrided ||
+      !(tensor.is_cpu() || tensor.is_cuda())) {
+    throw std::invalid_argument(who + "has no dense memory on the CPU or on CUDA");
+  }
   if (!tensor.is_contiguous()) {
     throw std::invalid_argument(who + "is not contiguous: call contiguous() first");
   }
@@ -265,7 +269,8 @@ class DistributedDataParallel {
   static ddp::ModelBuffer model_buffer(const State& state) {
     const auto type = state.value.scalar_type();
     const bool is_short = type == torch::kBool || type == torch::kInt8 || type == torch::kInt16;
-    if (state.value.is_contiguous() && (is_short || state.value.is_complex())) {
+    const bool is_dense = state.value.layout() == torch::kStrided && state.value.is_contiguous();
+    if (is_dense && (is_short || state.value.is_complex())) {
       return {state.name, buffer_of(state.memory.view({-1}).view(torch::kUInt8), state.name)};
     }
     return {state.name, buffer_of(state.value, state.name)};

@@ -379,6 +379,23 @@ CATCH_TEST_CASE("a loss that backward cannot start from leaves the adapter usabl
   CATCH_CHECK(error_of([&] { model.backward({}, 0); }).empty());
 }
 
+CATCH_TEST_CASE("a Buffer needs dense memory", "[libtorch]") {
+  const auto error_with = [](const torch::Tensor& tensor) {
+    return error_of([&] { (void)ddp_torch::buffer_of(tensor); });
+  };
+  const std::string end = "has no dense memory on the CPU or on CUDA";
+  const torch::Tensor sparse = torch::ones({3}).to_sparse();
+  CATCH_CHECK(error_with(torch::ones({3}, torch::kMeta)) ==
+              "[ddp_torch] a tensor, a MetaFloatType, " + end);
+  CATCH_CHECK(error_with(sparse) == "[ddp_torch] a tensor, a SparseCPUFloatType, " + end);
+  CATCH_CHECK(error_with({}) == "[ddp_torch] a tensor, a UndefinedType, " + end);
+
+  Net net;
+  net->register_buffer("adjacency", sparse);
+  CATCH_CHECK(error_of([&] { ddp_torch::DistributedDataParallel(world_of_one(), *net); }) ==
+              "[ddp_torch] adjacency, a SparseCPUFloatType, " + end);
+}
+
 CATCH_TEST_CASE("wrong use of the adapter is an error", "[libtorch]") {
   Net net;
   ddp_torch::DistributedDataParallel model(world_of_one(), *net);
