@@ -291,9 +291,8 @@ class DistributedDataParallel {
     }
     if (options.gradient_kind == ddp::GradientKind::kSum) {
       throw std::invalid_argument(
-          "[ddp_torch] gradient_kind = kSum: backward() takes the mean loss, so divide a sum by "
-          "the "
-          "number of samples, and leave gradient_kind at kMean");
+          "[ddp_torch] gradient_kind = kSum: backward() takes the mean loss, so divide a sum "
+          "by the number of samples, and leave gradient_kind at kMean");
     }
     if (options.nominal_samples == 0) {
       check_range();
