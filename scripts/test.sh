@@ -28,31 +28,6 @@ run_tests() {
   CMAKE_CXX_COMPILER_LAUNCHER=$cache ctest -j 3 --resource-spec-file "$PWD/tests/cores.json" \
     --output-on-failure --test-dir "$@"
 }
-# Compiles while tests run, in the time that they leave: most of them now and then wait.
-build_aside() {
-  cmake --preset "$1" -DDDP_BUILD_EXAMPLES=OFF -DCMAKE_UNITY_BUILD=ON "${launcher[@]}" >/dev/null
-  setsid chrt --idle 0 cmake --build --preset "$1" --target "${sanitized[@]}" \
-    >"build-$1/build.log" 2>&1 &
-  compiling=$!
-}
-compiling=
-trap '[ -z "$compiling" ] || kill -- "-$compiling"' EXIT
-await_build() {
-  local code=0
-  step "$1 build"
-  wait "$compiling" || code=$?
-  compiling=
-  [ "$code" -eq 0 ] || { cat "build-$1/build.log"; exit "$code"; }
-}
-sanitized=(base_test store_test buffer_ops_test collectives_test start_test shm_test hang_test
-  engine_test engine_policies_test data_loader_test process_test hang_process_test
-  launcher_unit_test launcher_test prove_test
-  no_image_file_test data_without_zlib_test io_without_zlib_test)  # they replace parts of libraries
-run_sanitized_tests() {
-  step "$1 tests"
-  run_tests "build-$1" -R "^($(IFS='|'; echo "${sanitized[*]}"))\$"
-}
-export TSAN_OPTIONS=atexit_sleep_ms=0  # by default every process sleeps a second at exit
 
 step "format and layers"
 scripts/check.sh
@@ -65,12 +40,20 @@ cmake -S . -B build -G Ninja -DCMAKE_BUILD_TYPE=Release -DDDP_BUILD_TESTS=ON -DD
   -UDDP_WARNINGS_AS_ERRORS -DDDP_CUDA_EMULATION=ON -DDDP_INTEROP_PYTHON="$interop_python" \
   -DDDP_CUDA_ARCHITECTURES="$(scripts/gpu_architectures.sh)" "${release_launcher[@]}"
 cmake --build build
-build_aside asan
 step "release tests"
 run_tests build
-await_build asan
-build_aside tsan
-run_sanitized_tests asan
-await_build tsan
-run_sanitized_tests tsan
+
+sanitized=(base_test store_test buffer_ops_test collectives_test start_test shm_test hang_test
+  engine_test engine_policies_test data_loader_test process_test hang_process_test
+  launcher_unit_test launcher_test prove_test
+  no_image_file_test data_without_zlib_test io_without_zlib_test)  # they replace parts of libraries
+export TSAN_OPTIONS=atexit_sleep_ms=0  # by default every process sleeps a second at exit
+for preset in asan tsan; do
+  step "$preset build"
+  cmake --preset "$preset" -DDDP_BUILD_EXAMPLES=OFF -DCMAKE_UNITY_BUILD=ON \
+    "${launcher[@]}" >/dev/null
+  cmake --build --preset "$preset" --target "${sanitized[@]}"
+  step "$preset tests"
+  run_tests "build-$preset" -R "^($(IFS='|'; echo "${sanitized[*]}"))\$"
+done
 step "done"

@@ -89,8 +89,9 @@ constexpr Flag kFlags[] = {
      [](D& d, const V& v) { d.options.logs.tee = to_streams(v); }},
     {kTorchrun, "local_ranks_filter", '\0', "0,1", "local ranks whose output is shown",
      [](D& d, const V& v) { d.options.logs.local_ranks_filter = to_ranks(v); }, ""},
-    {kTorchrun, "shutdown_timeout", '\0', "SECONDS", "the same as --grace",
-     [](D& d, const V& v) { d.options.grace = to_seconds(v); }},
+    {kTorchrun, "shutdown_timeout", '\0', "SECONDS",
+     "the same as --grace, also for those who still run after a failure",
+     [](D& d, const V& v) { d.options.grace = d.options.failure_grace = to_seconds(v); }},
     {kTorchrun, "numa_binding", '\0', "node", "the same as --bind numa",
      [](D& d, const V& v) {
        if (v.text != "node") refuse_value(v, "node (other ways to bind are --bind core|numa)");

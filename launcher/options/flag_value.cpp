@@ -27,8 +27,10 @@ std::vector<std::string> split(std::string_view text, char separator) {
 }
 
 bool to_bool(const FlagValue& value) {
-  if (value.text != "0" && value.text != "1") refuse_value(value, "0 or 1");
-  return value.text == "1";
+  const std::string_view text = value.text;
+  if (text == "1" || text == "True" || text == "true") return true;
+  if (text != "0" && text != "False" && text != "false") refuse_value(value, "0 or 1");
+  return false;
 }
 
 int to_count(const FlagValue& value, int least, int most) {

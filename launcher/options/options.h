@@ -98,6 +98,8 @@ struct Options {
   std::string role = "default";
   int max_restarts = 0;
   std::optional<Timeout> grace;  // between SIGTERM and SIGKILL
+  std::optional<Timeout>
+      failure_grace;  // the same after a failure; never more than that by default
   bool detach = false;
   bool verbose = false;
 };

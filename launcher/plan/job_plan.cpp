@@ -95,7 +95,8 @@ WorkerPlan plan_workers(const Options& options, int cpus) {
     plan.rank0_terminal = terminal_of_stdout();
   }
   if (options.grace) {
-    plan.failure_grace = std::min(plan.failure_grace, *options.grace);
+    plan.failure_grace =
+        options.failure_grace.value_or(std::min(plan.failure_grace, *options.grace));
     plan.keyboard_grace = plan.outside_grace = *options.grace;
   }
   plan.verbose = options.verbose;

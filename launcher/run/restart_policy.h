@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "ddp/base/time.h"
@@ -36,7 +35,7 @@ class RestartPolicy {
 
   int max_restarts_;
   int restarts_ = 0;
-  std::vector<std::pair<int, std::optional<std::int64_t>>> failures_;
+  std::vector<std::optional<std::int64_t>> steps_;  // in which the job has failed
 };
 
 }  // namespace ddp::launcher

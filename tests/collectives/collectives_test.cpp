@@ -187,6 +187,9 @@ TEST_CASE("split makes one group per color, with ranks ordered by key", "[collec
       }
       expect(part->world_size() == (color == 0 ? 2 : 1), "two even ranks, one odd");
       expect(part->rank() == (group.rank() == 0 ? 1 : 0), "the larger rank has the smaller key");
+      expect(part->job_rank(part->rank()) == group.rank(), "its rank in the job");
+      expect(part->job_rank(0) == (color == 0 ? 2 : 1), "that of another one");
+      expect(!error_of([&] { (void)part->job_rank(2); }).empty(), "there is no such rank");
       std::int64_t sum = group.rank();
       part->all_reduce(buffer_of(std::span(&sum, 1))).wait();
       expect(sum == (color == 0 ? 2 : 1), "the sum over the part");

@@ -369,6 +369,15 @@ TEST_CASE("after the first failure, the other workers can still report the cause
   CHECK_THAT(result.err, Contains("rank 1| the cause"));
 }
 
+TEST_CASE("with --shutdown-timeout, workers have that time after a failure, too", "[launcher]") {
+  const Result result =
+      run(shell({"-n", "2", "--shutdown-timeout", "60"},
+                "[ $RANK = 1 ] && exit 6; trap 'sleep 3; echo saved; exit 0' TERM; "
+                "while :; do sleep 0.05; done"));
+  CHECK(result.exit_code == 6);
+  CHECK(result.out == "saved\n");
+}
+
 TEST_CASE("SIGUSR1 goes to all workers, SIGUSR2 to the first", "[launcher]") {
   const std::string script =
       "trap 'echo stop $RANK. >&2' USR1; trap 'echo report $RANK. >&2' USR2; echo pid=$$. >&2; "

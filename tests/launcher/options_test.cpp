@@ -131,6 +131,7 @@ TEST_CASE("torchrun's flags reach their options", "[options]") {
   CHECK_FALSE(options.logs.tee.has(Streams::kStderr, 2));
   CHECK(options.logs.local_ranks_filter == std::vector<int>{0, 1});
   CHECK(options.grace == ddp::Timeout(7000));
+  CHECK(options.failure_grace == ddp::Timeout(7000));
   CHECK(options.placement.binding == Binding::kNuma);
   CHECK(options.program.kind == ProgramOptions::Kind::kNative);
   CHECK(parse({"-m", "x"}).program.kind == ProgramOptions::Kind::kModule);
@@ -147,6 +148,7 @@ TEST_CASE("our own flags reach their options", "[options]") {
   CHECK(options.placement.oversubscribe);
   CHECK(options.logs.show.kind == Show::Kind::kAll);
   CHECK(options.grace == ddp::Timeout(500));
+  CHECK_FALSE(options.failure_grace);
   CHECK(options.detach);
   CHECK(options.store_host == StoreHost::kWorker);
   CHECK(options.nodes.start_timeout == ddp::Timeout(5000));
@@ -161,9 +163,9 @@ TEST_CASE("each listed GPU gets a worker, unless the number of workers is given"
 }
 
 TEST_CASE("a variable PET_NAME is a flag's default", "[options]") {
-  const Variables environment = {
-      {"PET_NPROC_PER_NODE", "3"}, {"PET_MAX_RESTARTS", ""},          {"PET_NO_PYTHON", "1"},
-      {"PET_VERBOSE", "0"},        {"PET_EVENT_LOG_HANDLER", "null"}, {"PET_RUN_PATH", "0"}};
+  const Variables environment = {{"PET_NPROC_PER_NODE", "3"},       {"PET_MAX_RESTARTS", ""},
+                                 {"PET_NO_PYTHON", "True"},         {"PET_VERBOSE", "False"},
+                                 {"PET_EVENT_LOG_HANDLER", "null"}, {"PET_RUN_PATH", "0"}};
   const Options options = parse({"x"}, environment);
   CHECK(options.workers.number == 3);
   CHECK(options.max_restarts == 0);

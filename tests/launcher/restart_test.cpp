@@ -88,7 +88,7 @@ TEST_CASE("a rank that fails three times at the same step is not started again",
                       "fail", "shm"});
   CHECK(child.wait() == 3);
   CHECK_THAT(child.err(), Contains("restart 2 of 5") && !Contains("restart 3 of 5") &&
-                              Contains("rank 1 failed at step 5 3 times in a row"));
+                              Contains("step 5 has failed 3 times in a row, last on rank 1"));
   CHECK_THAT(lines_of(child.err()).back(), Contains("in step 5: thrown on purpose"));
 }
 

@@ -58,6 +58,14 @@ const std::shared_ptr<FlightRecorder>& ProcessGroup::shared_recorder() const {
   return state_->recorder;
 }
 
+int ProcessGroup::job_rank(int rank) const {
+  if (rank < 0 || rank >= world_size()) {
+    throw std::invalid_argument("job_rank: a group of " + std::to_string(world_size()) +
+                                " ranks has no rank " + std::to_string(rank));
+  }
+  return config().job_rank(rank);
+}
+
 Store& ProcessGroup::store() const {
   check_process();
   return state_->user_store;

@@ -86,6 +86,9 @@ class ProcessGroup : public std::enable_shared_from_this<ProcessGroup> {
 
   [[nodiscard]] int rank() const noexcept;
   [[nodiscard]] int world_size() const noexcept;
+  // The rank in the job of one of this group's ranks. Throws std::invalid_argument if the group
+  // does not have it.
+  [[nodiscard]] int job_rank(int rank) const;
   [[nodiscard]] Device device() const noexcept;
   // The timeout of every wait for the other ranks, unless a ScopedTimeout replaces it.
   [[nodiscard]] Timeout timeout() const noexcept;

@@ -142,6 +142,7 @@ void DistributedDataParallel::Impl::warn_of_endless_guard() const {
 
 [[gnu::hot]] double DistributedDataParallel::Impl::begin_step(const StepOptions& step) {
   if (state_ != State::kIdle) {
+    group_->check_unbroken();  // that may be why
     refuse_call("begin_step was called before wait",
                 "; an engine whose step was left by an exception can only be destroyed");
   }
