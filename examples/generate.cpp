@@ -122,7 +122,7 @@ int run(int argc, char** argv) {
   add("temperature", "0: always the likeliest byte; 1: as likely as the model says",
       cxxopts::value<std::string>()->default_value("0.8"), "F");
   add("seed", "of the choices", cxxopts::value<std::string>()->default_value("0"), "N");
-  add("help", "show this text");
+  add("h,help", "show this text");
   if (const auto parsed = parse_flags(flags, argc, argv, {"model", "weights"})) generate(*parsed);
   return 0;
 }

@@ -156,7 +156,7 @@ int run(int argc, char** argv) {
   add("size", "height and width", cxxopts::value<std::string>()->default_value("128"), "N");
   add("seed", "seed of everything that is random",
       cxxopts::value<std::string>()->default_value("0"), "N");
-  add("help", "show this text");
+  add("h,help", "show this text");
   const auto parsed = parse_flags(flags, argc, argv, {"out"});
   if (!parsed) return 0;
   const auto count = number_flag<std::uint64_t>(*parsed, "count");

@@ -281,7 +281,7 @@ int run(const char* path) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc != 2) {
+  if (argc != 2 || *argv[1] == '-') {
     std::fprintf(stderr, "usage: stop_and_resume CHECKPOINT_DIR\n");
     return 2;
   }

@@ -148,7 +148,7 @@ passed "so does a request to stop"
 for node in 0 1; do start "$node" -n 2 --max_restarts 9 "$bin/collective_worker" fail tcp; done
 finish 60 3 3
 same_verdict
-for node in 0 1; do says "$node" 'rank [0-9] failed at step 5 3 times in a row'; done
+for node in 0 1; do says "$node" 'step 5 has failed 3 times in a row, last on rank [0-9]'; done
 passed "the same failure three times ends both nodes"
 
 printf '#!/no/such/interpreter\n' >"$work/unfit"

@@ -109,7 +109,7 @@ void add_output(cxxopts::OptionAdder add) {
       "FILE.json");
   add("step-svg", "draw a typical step of all ranks", text(), "FILE.svg");
   add("save", "write the trained model to this file", text(), "FILE.safetensors");
-  add("help", "show this text");
+  add("h,help", "show this text");
 }
 
 void add_checkpoints(cxxopts::OptionAdder add) {
