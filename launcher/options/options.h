@@ -97,9 +97,8 @@ struct Options {
   StoreHost store_host = StoreHost::kAgent;
   std::string role = "default";
   int max_restarts = 0;
-  std::optional<Timeout> grace;  // between SIGTERM and SIGKILL
-  std::optional<Timeout>
-      failure_grace;  // the same after a failure; never more than that by default
+  std::optional<Timeout> grace;          // between SIGTERM and SIGKILL
+  std::optional<Timeout> failure_grace;  // the same after a failure
   bool detach = false;
   bool verbose = false;
 };

@@ -14,11 +14,10 @@ RestartPolicy::Decision RestartPolicy::after_failure(int rank, std::optional<std
     return {{}, fmt::format("not started again: --max_restarts {} is used up", max_restarts_)};
   }
   if (is_always_the_same()) {
-    return {
-        {},
-        fmt::format("not started again: step {} has failed {} times in a row, last on rank {} (a "
-                    "trainer that resumes counts on if it calls continue_after)",
-                    *step, kSameFailures, rank)};
+    return {{},
+            fmt::format("not started again: step {} has failed {} times in a row, last on rank {} "
+                        "(a trainer that resumes counts on if it calls continue_after)",
+                        *step, kSameFailures, rank)};
   }
   const Timeout delay = kFirstDelay * (1 << std::min(restarts_, 5));
   ++restarts_;

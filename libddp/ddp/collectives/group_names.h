@@ -27,8 +27,6 @@ class GroupNames {
   // "rank 5 called #12 all_reduce(float32[1024], sum) (bucket 4: layer3.*)", with the label if this
   // rank has it, too.
   [[nodiscard]] std::string call(int rank, const CollectiveSignature& signature) const;
-  // Whether an engine calls it in its constructor, as far as this rank knows the label.
-  [[nodiscard]] bool is_construction(const CollectiveSignature& signature) const;
   // The text of a MismatchError: the calls of two ranks, the lower one's first, and the group. If
   // the issuers differ, it names these, too.
   [[nodiscard]] std::string mismatch(int rank, const CollectiveSignature& call, int other,
@@ -44,6 +42,9 @@ class GroupNames {
   [[nodiscard]] const std::string& of_group() const { return of_group_; }
 
  private:
+  // Whether an engine calls it in its constructor, as far as this rank knows the label.
+  [[nodiscard]] bool is_construction(const CollectiveSignature& signature) const;
+
   std::shared_ptr<const OperationLabels> labels_;  // may be null
   int self_;
   std::vector<int> job_ranks_;  // by rank in the group
