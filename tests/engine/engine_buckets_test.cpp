@@ -17,6 +17,7 @@
 #include "ddp/engine/distributed_data_parallel.h"
 #include "support/allocation_counter.h"
 #include "support/engine.h"
+#include "support/gate.h"
 #include "support/recording_group.h"
 
 using namespace ddp;
@@ -110,6 +111,28 @@ TEST_CASE("a rank that leaves a step for which the others are late breaks the gr
       const std::string reason =
           throws ? "an exception left all_reduce #" : "it freed memory during";
       expect(text.find("] rank 1 aborted: " + reason) != text.npos, text);
+    });
+  }
+}
+
+TEST_CASE("a step after one that another rank broke has that rank's error, too", "[engine]") {
+  for (const Backend backend : test::backends()) {
+    test::Gate begun;
+    run_groups(backend, 2, [&](ProcessGroup& group) {
+      Model model(0);
+      DistributedDataParallel ddp(group.shared_from_this(), model.parameters);
+      if (group.rank() == 1) {
+        expect(begun.wait_for(1), "rank 0's step");
+        return group.abort("the disk is full");
+      }
+      (void)ddp.begin_step();
+      begun.raise();
+      const std::string first = error_of([&] {
+        mark_all(ddp);
+        ddp.wait();
+      });
+      expect(first.find("rank 1 aborted: the disk is full") != std::string::npos, first);
+      expect(error_of([&] { (void)ddp.begin_step(); }) == first, "the same error");
     });
   }
 }

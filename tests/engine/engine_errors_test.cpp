@@ -111,21 +111,6 @@ TEST_CASE("each comparison of models names its own difference", "[engine]") {
   });
 }
 
-TEST_CASE("a step after one that another rank broke has that rank's error, too", "[engine]") {
-  run_on_all_backends(2, [](ProcessGroup& group) {
-    Model model(0);
-    DistributedDataParallel ddp(group.shared_from_this(), model.parameters);
-    (void)ddp.begin_step();
-    if (group.rank() == 1) return group.abort("the disk is full");
-    const std::string first = error_of([&] {
-      mark_all(ddp);
-      ddp.wait();
-    });
-    expect(first.find("rank 1 aborted: the disk is full") != std::string::npos, first);
-    expect(error_of([&] { (void)ddp.begin_step(); }) == first, "the same error");
-  });
-}
-
 TEST_CASE("wrong calls are errors in the same step", "[engine]") {
   const auto group = std::make_shared<RecordingGroup>(2);
   Model model(0);
