@@ -370,10 +370,12 @@ TEST_CASE("after the first failure, the other workers can still report the cause
 }
 
 TEST_CASE("with --shutdown-timeout, workers have that time after a failure, too", "[launcher]") {
-  const Result result =
-      run(shell({"-n", "2", "--shutdown-timeout", "60"},
-                "[ $RANK = 1 ] && exit 6; trap 'sleep 3; echo saved; exit 0' TERM; "
-                "while :; do sleep 0.05; done"));
+  const TemporaryDirectory folder;
+  const std::string script =
+      "[ $RANK = 0 ] || { until [ -e \"$0/up\" ]; do sleep 0.01; done; exit 6; }; "
+      "trap 'sleep 3; echo saved; exit 0' TERM; touch \"$0/up\"; while :; do sleep 0.05; done";
+  const Result result = run(command(
+      {"-n", "2", "--shutdown-timeout", "60", "--", "sh", "-c", script, folder.path().string()}));
   CHECK(result.exit_code == 6);
   CHECK(result.out == "saved\n");
 }
