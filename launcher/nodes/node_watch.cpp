@@ -162,14 +162,21 @@ bool NodeWatch::wait_for_all() {
   return await(is_known).have_all_ended;
 }
 
-OtherNodes::News NodeWatch::await(bool (*are_enough)(const News&)) {
-  WaitLimit limit(*this, signs_.vanished);
-  for (;;) {
-    const bool is_over = limit.passed();
+// `holds` is called under mutex_.
+template <typename Condition>
+void NodeWatch::await(WaitLimit& limit, const Condition& holds) {
+  while (!limit.passed()) {
     std::unique_lock lock(mutex_);
-    if (is_over || are_enough(news_)) return news_;
+    if (holds()) return;
     changed_.wait_for(lock, limit.next_look());
   }
+}
+
+OtherNodes::News NodeWatch::await(bool (*are_enough)(const News&)) {
+  WaitLimit limit(*this, signs_.vanished);
+  await(limit, [&] { return are_enough(news_); });
+  const std::lock_guard lock(mutex_);
+  return news_;
 }
 
 // The failed node may vanish while it is waited for, which is known only after signs_.vanished.
@@ -192,11 +199,12 @@ bool NodeWatch::has_lost_node() {
   return !news_.lost.empty();
 }
 
-// The store ends with node 0, and the others may not have read there yet that a node is lost. Then
-// others may be lost with it, which nobody tells: a node that lives reads it within a few periods.
+// The thread may not have written yet what this node has said last. The store ends with node 0, and
+// the others may not have read there yet that a node is lost. Then others may be lost with it,
+// which nobody tells: a node that lives reads it within a few periods.
 void NodeWatch::leave() {
   WaitLimit limit(*this, has_lost_node() ? kTimeToRead : kStoreTimeout);
-  while (!has_told_all() && !limit.passed()) std::this_thread::sleep_for(kBetweenLooks);
+  await(limit, [this] { return said_ == written_ || !news_.lost.empty(); });
   const auto can_leave = [this] { return node_count() - (has_lost_node() ? 1 : 0); };
   try {
     auto left = meeting_.store->add(kLeftKey, 1);
@@ -207,12 +215,6 @@ void NodeWatch::leave() {
   } catch (const Error&) {
     // A node that cannot reach the store need not be waited for.
   }
-}
-
-// Or cannot any more.
-bool NodeWatch::has_told_all() {
-  const std::lock_guard lock(mutex_);
-  return said_ == written_ || !news_.lost.empty();
 }
 
 void NodeWatch::run() {
@@ -257,6 +259,7 @@ void NodeWatch::tell(const std::string& generation, const Words& said, const Wor
   }
   const std::lock_guard lock(mutex_);
   written_ = generation == generation_ ? said : said.lasting();
+  changed_.notify_all();
 }
 
 // Reads first who has ended, then whether a node has failed or was asked to stop. A node writes the

@@ -92,10 +92,11 @@ class NodeWatch : public OtherNodes {
   class WaitLimit;
 
   [[nodiscard]] int node_count() const { return static_cast<int>(meeting_.nodes.size()); }
+  template <typename Condition>
+  void await(WaitLimit& limit, const Condition& holds);
   [[nodiscard]] News await(bool (*are_enough)(const News&));
   [[nodiscard]] std::optional<std::string> await_failure(const std::string& key);
   [[nodiscard]] bool has_lost_node();
-  [[nodiscard]] bool has_told_all();
   template <typename T>
   void say(T Words::*word, T what);
   void run();

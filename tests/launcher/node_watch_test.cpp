@@ -298,7 +298,7 @@ TEST_CASE("what a launcher says just before it leaves reaches the others", "[nod
       if (key != "hurry") return;  // the last one in which it looks for news
       looks.raise();
       (void)has_said.wait_for(1);
-      std::this_thread::sleep_for(50ms);
+      std::this_thread::sleep_for(50ms);  // a store that is far away
     });
     NodeWatch watch(std::move(meeting));
     CHECK(looks.wait_for(1));

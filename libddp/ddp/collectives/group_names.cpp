@@ -11,10 +11,11 @@ namespace {
 
 constexpr const char* kDifferent = "ranks called different collectives: ";
 
-// What helps if calls differ in their issuers, and how many of the two construct one.
+// What helps if calls differ in their issuers. `one_constructs`: one of the two constructs an
+// engine.
 std::string advice(const CollectiveSignature& first, const CollectiveSignature& second,
-                   int constructions) {
-  if (first.issuer != 0 && second.issuer != 0 && constructions == 1) {
+                   bool one_constructs) {
+  if (first.issuer != 0 && second.issuer != 0 && one_constructs) {
     return "; one rank constructs an engine and the other is in a step of another: all ranks must "
            "make the same steps, also if an exception ends one of them, and then construct it";
   }
@@ -68,9 +69,9 @@ std::string GroupNames::mismatch(int rank, const CollectiveSignature& call, int 
     return this->call(caller, signature) + (is_of_another ? describe_issuer(signature) : "");
   };
   return kDifferent + describe(rank, call) + ", " + describe(other, others_call) + of_group_ +
-         (is_of_another ? advice(call, others_call,
-                                 int{is_construction(call)} + int{is_construction(others_call)})
-                        : "");
+         (is_of_another
+              ? advice(call, others_call, is_construction(call) != is_construction(others_call))
+              : "");
 }
 
 std::string GroupNames::mismatch(int rank, const CollectiveSignature& call) const {
