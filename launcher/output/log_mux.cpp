@@ -113,16 +113,19 @@ void LogMux::remember(Stream& stream, std::string_view line, LineEnd end) {
 
 void LogMux::drain(int rank) {
   for (Stream& stream : streams_) {
-    if (stream.rank != rank) continue;
-    for (int reads = 0; reads < kDrainReads && stream.pipe.is_open(); ++reads) {
-      if (read_once(stream) != ReadResult::kGotBytes) break;
-    }
+    if (stream.rank == rank) drain(stream);
+  }
+}
+
+void LogMux::drain(Stream& stream) {
+  for (int reads = 0; reads < kDrainReads && stream.pipe.is_open(); ++reads) {
+    if (read_once(stream) != ReadResult::kGotBytes) break;
   }
 }
 
 void LogMux::finish() {
   for (Stream& stream : streams_) {
-    drain(stream.rank);
+    drain(stream);
     flush(stream);
     stream.pipe.reset();
   }

@@ -94,6 +94,7 @@ class LogMux {
   void write_log(Stream& stream, std::string_view bytes);
   void emit(Stream& stream, std::string_view line, LineEnd end);
   void remember(Stream& stream, std::string_view line, LineEnd end);
+  void drain(Stream& stream);
   void flush(Stream& stream);
 
   Console& console_;

@@ -49,10 +49,12 @@ Outcome Generation::run() {
 
 void Generation::react() {
   handle_signals();
-  check_nodes();
+  claim_failure();
+  const OtherNodes::News news = job_.nodes.news();
+  follow_nodes(news);
   stopper_.advance();
   check_start();
-  check_finished();
+  check_finished(news);
   check_end();
 }
 
@@ -213,9 +215,7 @@ void Generation::claim_failure() {
   job_.nodes.claim_failure();
 }
 
-void Generation::check_nodes() {
-  claim_failure();
-  const OtherNodes::News news = job_.nodes.news();  // always, or their fd would stay readable
+void Generation::follow_nodes(const OtherNodes::News& news) {
   if (stopper_.is_stopping()) return follow_hurry(news);
   if (news.stop_requested && !order_.is_requested()) request_stop();
   if (!news.is_bad()) return;
@@ -252,11 +252,18 @@ void Generation::check_end() {
   if (!remark.empty()) job_.console.say(remark);
 }
 
-// Once the workers have ended, kills the processes that they left behind.
-void Generation::check_finished() {
+// Once the workers have ended, kills the processes that they left behind. Until the other nodes'
+// workers have ended well, this node's success is not the job's. If a signal stops the job, they
+// also still need the store, and may have a failure to report.
+void Generation::check_finished(const OtherNodes::News& news) {
   const bool are_gone = remaining() == 0;
   if (are_gone && (!has_children_ || stopper_.survivors().empty())) {
-    is_finished_ = !others_may_fail();
+    // A failure is always claimed, on this node or another, before the end is reported, so that no
+    // node takes it for a good end.
+    if (casualties_.has_seen_failure() && !has_claimed_ && !news.is_over()) return;
+    if (!std::exchange(has_told_end_, true)) job_.nodes.end_generation();
+    note_stops_elsewhere(news);
+    is_finished_ = news.is_over() || order_.is_hurried();
   } else if (stopper_.has_given_up()) {
     is_finished_ = true;
   } else if (are_gone) {
@@ -264,22 +271,14 @@ void Generation::check_finished() {
   }
 }
 
-// Until the other nodes' workers have ended well, this node's success is not the job's. If a signal
-// stops the job, they also still need the store, and may have a failure to report. A failure is
-// always claimed, on this node or another, before the end is reported, so that no node takes it for
-// a good end.
-bool Generation::others_may_fail() {
-  const bool is_unclaimed = casualties_.has_seen_failure() && !has_claimed_;
-  if (is_unclaimed && !job_.nodes.news().is_over()) return true;
-  if (!std::exchange(has_told_end_, true)) job_.nodes.end_generation();
-  const OtherNodes::News news = job_.nodes.news();
+// For the verdict: how the job was stopped, if the workers here had ended before.
+void Generation::note_stops_elsewhere(const OtherNodes::News& news) {
   if (news.stop_requested) order_.request();
   if (news.worker_stopped && !order_.is_stop()) {
     order_.note_request_to_worker();
     job_.console.say("a signal to a rank of another node asked the job to stop");
   }
   if (news.is_bad() && !casualties_.has_seen_failure()) order_.note_end_elsewhere();
-  return !news.is_over() && !order_.is_hurried();
 }
 
 // While a signal stops the job, a worker fails if it neither obeys nor blames a peer.

@@ -58,12 +58,12 @@ class Generation {
   }
   [[nodiscard]] std::string describe_stop() const;
   void claim_failure();
-  void check_nodes();
+  void follow_nodes(const OtherNodes::News& news);
   void follow_hurry(const OtherNodes::News& news);
   void check_start();
-  void check_finished();
+  void check_finished(const OtherNodes::News& news);
+  void note_stops_elsewhere(const OtherNodes::News& news);
   void check_end();
-  [[nodiscard]] bool others_may_fail();
   [[nodiscard]] std::optional<WorkerFailure> find_failure() const;
   [[nodiscard]] WorkerFailure describe_failure() const;
   [[nodiscard]] bool misses_others(const Ending& ending) const;
