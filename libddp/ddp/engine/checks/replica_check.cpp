@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cstring>
 #include <utility>
 
 #include "ddp/base/error.h"
@@ -37,6 +38,7 @@ ReplicaCheck::ReplicaCheck(ProcessGroup& group, std::uint8_t issuer, ControlVect
       buffers_(options.buffers),
       fingerprints_(group, parameters_.size() + buffers_.size(), DType::kInt64),
       every_(static_cast<std::uint64_t>(options.fingerprint_every)),
+      compared_(fingerprints_.buffer().count),
       looks_at_first_step_(group.rank() == 0 && options.non_finite != NonFinite::kSkip) {
   const bool looks = group_.rank() == 0 && options.non_finite == NonFinite::kIgnore;
   if (looks) finite_.emplace(group_, parameters_);
@@ -53,6 +55,8 @@ std::uint64_t ReplicaCheck::begin_step(std::uint64_t step, Stream stream) {
 }
 
 void ReplicaCheck::take_results() {
+  compared_in_ = taken_in_;
+  std::memcpy(compared_.data(), fingerprints_.arrived(), compared_.size() * sizeof compared_[0]);
   combined_ = combined();
   if (finite_ && finite_->warn()) finite_.reset();
   if (looks_at_first_step_) look_at_first_step();
@@ -60,7 +64,7 @@ void ReplicaCheck::take_results() {
 
 // Compares what was taken in steps 1 and 2.
 void ReplicaCheck::look_at_first_step() {
-  const std::span<const std::uint64_t> now = own().first(parameters_.size());
+  const std::span now(compared_.data(), parameters_.size());
   if (before_first_step_.empty()) {
     before_first_step_.assign(now.begin(), now.end());
     return;
@@ -72,7 +76,7 @@ void ReplicaCheck::look_at_first_step() {
       "rate or all gradients were 0, or the parameters are no longer in the memory that the engine "
       "was given. Two backward passes that belong to one step need accumulate() or no_sync(): "
       "otherwise the gradients of the second replace those of the first",
-      taken_in_ - 1, taken_in_));
+      compared_in_ - 1, compared_in_));
 }
 
 void ReplicaCheck::end_step(Stream consumer, bool has_samples) {
@@ -104,13 +108,9 @@ void ReplicaCheck::take_buffers(Stream stream) {
   fingerprints_.download(stream);
 }
 
-std::span<const std::uint64_t> ReplicaCheck::own() {
-  return {static_cast<const std::uint64_t*>(fingerprints_.arrived()), fingerprints_.buffer().count};
-}
-
-std::uint64_t ReplicaCheck::combined() {
+std::uint64_t ReplicaCheck::combined() const {
   std::uint64_t result = steps_before_;
-  for (const std::uint64_t each : own()) {
+  for (const std::uint64_t each : compared_) {
     result = (std::rotl(result, 23) ^ each) * 0x9e3779b97f4a7c15U;
   }
   return result;
@@ -123,7 +123,7 @@ std::string ReplicaCheck::name(std::size_t i) const {
 
 std::string ReplicaCheck::difference() {
   std::vector<std::int64_t> mine{static_cast<std::int64_t>(steps_before_)};
-  mine.insert(mine.end(), own().begin(), own().end());
+  mine.insert(mine.end(), compared_.begin(), compared_.end());
   const ScopedIssuer issued(group_, issuer_);
   const std::vector<std::int64_t> all = all_gather_on_host(group_, mine);
   for (std::size_t i = 0; i < mine.size(); ++i) {
@@ -135,7 +135,7 @@ std::string ReplicaCheck::difference() {
     if (differs == by_rank.end()) continue;
     return i == 0 ? describe_beginnings(by_rank) : describe(i - 1, by_rank);
   }
-  return "replicas have diverged: step " + std::to_string(taken_in_) + ": fingerprints differ";
+  return "replicas have diverged: step " + std::to_string(compared_in_) + ": fingerprints differ";
 }
 
 std::string ReplicaCheck::describe_beginnings(std::span<const std::uint64_t> by_rank) const {
@@ -150,7 +150,7 @@ std::string ReplicaCheck::describe_beginnings(std::span<const std::uint64_t> by_
 std::string ReplicaCheck::describe(std::size_t i, std::span<const std::uint64_t> by_rank) const {
   const std::uint64_t usual = most_common(by_rank);
   const GroupNames& names = group_.state().names;
-  std::string text = fmt::format("replicas have diverged: step {}: {} of ", taken_in_, name(i));
+  std::string text = fmt::format("replicas have diverged: step {}: {} of ", compared_in_, name(i));
   const char* separator = "";
   for (std::size_t rank = 0; rank < by_rank.size(); ++rank) {
     if (by_rank[rank] == usual) continue;

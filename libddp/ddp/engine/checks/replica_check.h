@@ -62,10 +62,9 @@ class ReplicaCheck {
   // The results of take_parameters() have arrived.
   void take_results();
   void look_at_first_step();
-  [[nodiscard]] std::uint64_t combined();
+  [[nodiscard]] std::uint64_t combined() const;
   [[nodiscard]] std::string difference();
   [[nodiscard]] std::string name(std::size_t i) const;
-  [[nodiscard]] std::span<const std::uint64_t> own();
   [[nodiscard]] std::string describe(std::size_t i, std::span<const std::uint64_t> by_rank) const;
   [[nodiscard]] std::string describe_beginnings(std::span<const std::uint64_t> by_rank) const;
 
@@ -77,7 +76,11 @@ class ReplicaCheck {
   HostMirror fingerprints_;  // uint64; the parameters' first, then the buffers'
   std::uint64_t every_;
   std::uint64_t steps_before_ = 0;
-  std::uint64_t taken_in_ = 0;  // step, as messages number it, in which parameters were last read
+  // A step, as messages number it, and the fingerprints as of then: those that combined_ is made
+  // of. On CUDA those of a later step may already be on their way while the ranks compare these.
+  std::uint64_t compared_in_ = 0;
+  std::vector<std::uint64_t> compared_;
+  std::uint64_t taken_in_ = 0;                    // the same for when the parameters were last read
   std::optional<FiniteParameters> finite_;        // on rank 0, until it has warned
   bool looks_at_first_step_;                      // until it is over; on rank 0
   std::vector<std::uint64_t> before_first_step_;  // the parameters' fingerprints
