@@ -53,6 +53,20 @@ struct Survivor {
 
 }  // namespace
 
+TEST_CASE("a communicator that is connected when the group's start fails is closed", "[nccl]") {
+  static int aborts = 0;
+  aborts = 0;
+  NcclApi nccl = test::fake_nccl();
+  nccl.comm_abort = [](ncclComm_t) {
+    ++aborts;
+    return ncclSuccess;
+  };
+  Survivor survivor;
+  survivor.config.start_timeout = Timeout(50);  // rank 1 never comes
+  CHECK_THROWS_AS(NcclCommunicator(survivor.config, nccl), TimeoutError);
+  CHECK(aborts == 1);
+}
+
 TEST_CASE("a failure of NCCL names the rank that died", "[nccl]") {
   Survivor survivor;
   const RankIdentity dead = test::write_dead_rank(survivor.store, 1, cuda_device(0));

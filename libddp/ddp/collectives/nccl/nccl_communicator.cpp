@@ -55,20 +55,53 @@ void refuse_nonblocking() {
       "backend needs it there: unset the variable");
 }
 
+void close(ncclComm_t handle, NcclCommunicator::End how, Device device) noexcept {
+  try {
+    const bool ended = run_until(Deadline::after(kEndTimeout), [=] {
+      const cu::DeviceGuard guard(device);
+      how(handle);  // its result does not help any more
+    });
+    if (!ended) {
+      logging::warning(
+          fmt::format("[nccl] a communicator did not close within {} ms and is left open",
+                      kEndTimeout.count()));
+    }
+  } catch (const std::exception& error) {
+    logging::warning("[nccl] cannot close a communicator: " + describe(error));
+  }
+}
+
+// A communicator that nobody uses yet. Shared with the thread that makes it, which may be done only
+// after the group's start has failed; whoever lets go of it last then aborts it.
+struct NewCommunicator {
+  NewCommunicator(const NcclApi& its_nccl, Device its_device)
+      : nccl(its_nccl), device(its_device) {}
+  ~NewCommunicator() {
+    if (handle != nullptr) close(handle, nccl.comm_abort, device);
+  }
+  NewCommunicator(const NewCommunicator&) = delete;
+  NewCommunicator& operator=(const NewCommunicator&) = delete;
+
+  NcclApi nccl;
+  Device device;
+  ncclComm_t handle = nullptr;
+};
+
 ncclComm_t connect(const NcclApi& nccl, const GroupConfig& config) {
   refuse_nonblocking();
   const Deadline deadline = Deadline::after(config.start_timeout);
   const ncclUniqueId id = exchange_id(nccl, config, deadline);
-  const auto handle = std::make_shared<ncclComm_t>(nullptr);
-  const auto init = [=, device = config.device, rank = config.rank, world_size = config.world_size,
+  const auto made = std::make_shared<NewCommunicator>(nccl, config.device);
+  const auto init = [made, id, rank = config.rank, world_size = config.world_size,
                      action = "connect " + describe_group(config)] {
-    const cu::DeviceGuard guard(device);
+    const cu::DeviceGuard guard(made->device);
     ncclConfig_t options = NCCL_CONFIG_INITIALIZER;
     options.blocking = 1;
-    check_nccl(nccl, nccl.comm_init_rank_config(handle.get(), world_size, id, rank, &options),
+    check_nccl(made->nccl,
+               made->nccl.comm_init_rank_config(&made->handle, world_size, id, rank, &options),
                action);
   };
-  if (connect_all(config, deadline, init)) return *handle;
+  if (connect_all(config, deadline, init)) return std::exchange(made->handle, nullptr);
   throw TimeoutError(fmt::format("[nccl] connect {}: not all ranks connected within {} ms",
                                  describe_group(config), config.start_timeout.count()));
 }
@@ -101,19 +134,7 @@ void NcclCommunicator::end(End how) noexcept {
   if (handle == nullptr) return;
   { const std::lock_guard lock(query_); }  // a query that has the handle has ended now
   const std::unique_lock call_lock(calls_, Deadline::after(kCallGrace).time_point());
-  try {
-    const bool ended = run_until(Deadline::after(kEndTimeout), [=, device = device_] {
-      const cu::DeviceGuard guard(device);
-      how(handle);  // its result does not help any more
-    });
-    if (!ended) {
-      logging::warning(
-          fmt::format("[nccl] a communicator did not close within {} ms and is left open",
-                      kEndTimeout.count()));
-    }
-  } catch (const std::exception& error) {
-    logging::warning("[nccl] cannot close a communicator: " + describe(error));
-  }
+  close(handle, how, device_);
 }
 
 }  // namespace ddp

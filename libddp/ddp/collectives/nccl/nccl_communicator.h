@@ -30,6 +30,8 @@ class NcclCommunicator {
   NcclCommunicator(const NcclCommunicator&) = delete;
   NcclCommunicator& operator=(const NcclCommunicator&) = delete;
 
+  using End = decltype(&ncclCommAbort);
+
   [[nodiscard]] const NcclApi& api() const { return nccl_; }
 
   // Runs f(ncclComm_t). Throws CudaError after abort() or destroy().
@@ -48,8 +50,6 @@ class NcclCommunicator {
   void destroy() noexcept;
 
  private:
-  using End = decltype(&ncclCommAbort);
-
   [[nodiscard]] ncclComm_t open_handle();
   void end(End how) noexcept;
 
