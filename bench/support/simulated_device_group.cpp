@@ -74,7 +74,7 @@ class SimulatedDeviceGroup final : public ProcessGroup {
     const std::uint64_t sequence = operations_.next();
     recorder().submitted(sequence, collective);
     if (sequence > EventRing::kCapacity) wait_host(sequence - EventRing::kCapacity, timeout());
-    operations_.begin(signature_of(collective, sequence), collective.timeout);
+    operations_.begin(signature_of(collective, sequence), collective.context.timeout);
     handover_.record(collective.producer);
     handover_.make_wait(side_.view());
     if (timer_) timer_->begin(sequence);

@@ -37,7 +37,7 @@ class FaultyGroup final : public ProcessGroup {
   std::uint64_t submit(std::span<const Collective> operations) override {
     const Collective& collective = operations.front();
     if (collective.kind == CollectiveKind::kAllReduce) {
-      patience = collective.timeout;
+      patience = collective.context.timeout;
       for (double& value : collective.output.as<double>()) value *= 3;  // rank 1's is the mean
       if (fault_ == Fault::kWrongElement) collective.output.as<double>()[1022] = 7.5;
     }

@@ -14,6 +14,7 @@
 #include "ddp/collectives/hang/single_writer_ring.h"
 #include "support/allocation_counter.h"
 #include "support/collective_calls.h"
+#include "support/groups.h"
 #include "support/run_ranks.h"
 
 using namespace ddp;
@@ -83,9 +84,8 @@ TEST_CASE("recording an event allocates nothing", "[recorder]") {
   const std::int64_t before = test::allocations();
   for (std::uint64_t i = 1; i <= 10; ++i) {
     const FlightRecorder::Inside inside(recorder);
-    const FlightRecorder::Labelled labelled(recorder, label);
     recorder.begin_step(i);
-    recorder.submitted(i, all_reduce(1));
+    recorder.submitted(i, all_reduce(1, label));
     recorder.done(i, Clock::now());
     recorder.end_step();
   }
@@ -213,14 +213,30 @@ TEST_CASE("a label is what an operation is called", "[recorder]") {
   const FlightRecorder::Label label = recorder.labels().add("bucket 4: layer3.*");
   CHECK(recorder.labels().add("another") != label);
   CHECK(recorder.labels().add("bucket 4: layer3.*") == label);
-  {
-    const FlightRecorder::Labelled labelled(recorder, label);
-    recorder.submitted(1, all_reduce(1));
-  }
+  recorder.submitted(1, all_reduce(1, label));
   recorder.submitted(2, all_reduce(1));
   const std::vector<Event> events = recorder.events();
   CHECK(describe_operation(recorder, events[0]) == "all_reduce #1 (bucket 4: layer3.*)");
   CHECK(describe_operation(recorder, events[1]) == "all_reduce #2 (float32[1], sum)");
+}
+
+TEST_CASE("operations of a batch have the labels of their calls", "[recorder]") {
+  test::run_on_all_backends(2, [](ProcessGroup& group) {
+    std::vector<float> values(3);
+    auto batch = group.batch();
+    for (const char* purpose : {"validation", "the mean loss"}) {
+      const ScopedLabel labelled(group, purpose);
+      static_cast<void>(group.all_reduce(buffer_of(values)));
+    }
+    batch.end().wait();
+    std::string submitted;
+    for (const Event& event : group.recorder().events()) {
+      if (event.what != What::kSubmitted) continue;
+      submitted += describe_operation(group.recorder(), event) + "; ";
+    }
+    test::expect(submitted == "all_reduce #1 (validation); all_reduce #2 (the mean loss); ",
+                 submitted);
+  });
 }
 
 TEST_CASE("a rank is inside the library while a call lasts", "[recorder]") {
@@ -236,12 +252,9 @@ TEST_CASE("a rank is inside the library while a call lasts", "[recorder]") {
 TEST_CASE("a recorder's events are described with operation, step and time", "[recorder]") {
   FlightRecorder recorder;
   recorder.begin_step(7);
-  {
-    const FlightRecorder::Label label = recorder.labels().add("bucket 0: fc.*");
-    recorder.bucket_ready(label);
-    const FlightRecorder::Labelled labelled(recorder, label);
-    recorder.submitted(1, all_reduce(5));
-  }
+  const FlightRecorder::Label label = recorder.labels().add("bucket 0: fc.*");
+  recorder.bucket_ready(label);
+  recorder.submitted(1, all_reduce(5, label));
   recorder.submitted(2, send_to(3));
   recorder.started(1, Clock::now());
   recorder.done(1, Clock::now());

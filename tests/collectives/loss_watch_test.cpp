@@ -89,9 +89,9 @@ struct Survivor {
 TEST_CASE("the error says what the operation is for", "[loss-watch]") {
   Survivor survivor;
   survivor.add_dead(2);
-  const FlightRecorder::Labelled labelled(survivor.recorder,
-                                          survivor.recorder.labels().add("bucket 4: layer3.*"));
-  survivor.recorder.submitted(1, call(CollectiveKind::kBarrier));
+  Collective barrier = call(CollectiveKind::kBarrier);
+  barrier.context.label = survivor.recorder.labels().add("bucket 4: layer3.*");
+  survivor.recorder.submitted(1, barrier);
   static_cast<void>(survivor.error_after_look());
   CHECK_THAT(survivor.error_after_look(),
              Contains(") died, while rank 0 is in #1 barrier (bucket 4: layer3.*)"));

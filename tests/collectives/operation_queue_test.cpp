@@ -69,7 +69,7 @@ TEST_CASE("memory is not released before the average that divides by it has run"
   std::vector<float> operand(4);
   Collective average{CollectiveKind::kAllReduce, buffer_of(operand), buffer_of(operand),
                      ReduceOp::kAverage};
-  average.divisor = &divisor;
+  average.context.divisor = &divisor;
   queue.submit({&average, 1});
   CHECK_FALSE(queue.wait_released({&divisor, 1, DType::kFloat64, kCpuDevice}, 10ms));
   may_end.set_value();

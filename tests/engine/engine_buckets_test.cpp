@@ -199,7 +199,7 @@ TEST_CASE("on the CPU the collectives divide, except where marks travel behind g
     ddp.wait();
     expect_gradients(ddp, options.fold_scale ? 24 : 3);  // two ranks' gradients, of eight samples
     return std::ranges::count_if(group->submitted, [](const Collective& each) {
-      return each.op == ReduceOp::kAverage && each.divisor != nullptr;
+      return each.op == ReduceOp::kAverage && each.context.divisor != nullptr;
     });
   };
   const BucketOptions three_buckets{.bucket_bytes_cap = 8, .min_buckets = 3};

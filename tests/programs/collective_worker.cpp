@@ -175,8 +175,7 @@ void log_in_background() {
 
 void miss_fifth_step(ddp::ProcessGroup& group, const ddp::Buffer& values) {
   ddp::FlightRecorder& recorder = group.recorder();
-  const ddp::FlightRecorder::Labelled labelled(recorder,
-                                               recorder.labels().add("bucket 0: layer3.*"));
+  const ddp::ScopedLabel labelled(group, "bucket 0: layer3.*");
   for (std::uint64_t step = 1; step <= 5; ++step) {
     recorder.begin_step(step);
     if (step == 5 && group.rank() == group.world_size() - 1) wait_for_stdin();

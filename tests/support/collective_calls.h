@@ -6,12 +6,16 @@
 #include <cstddef>
 
 #include "ddp/collectives/collective.h"
+#include "ddp/collectives/hang/operation_labels.h"
 
 namespace ddp::test {
 
-inline Collective all_reduce(std::size_t count = 1) {
+inline Collective all_reduce(std::size_t count = 1, OperationLabels::Label label = 0) {
   const Buffer buffer{nullptr, count, DType::kFloat32, kCpuDevice};
-  return {CollectiveKind::kAllReduce, buffer, buffer, ReduceOp::kSum, 0};
+  return {.kind = CollectiveKind::kAllReduce,
+          .input = buffer,
+          .output = buffer,
+          .context = {.label = label}};
 }
 
 }  // namespace ddp::test

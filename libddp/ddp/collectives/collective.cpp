@@ -48,8 +48,8 @@ std::string_view to_string(CollectiveKind kind) {
 
 double average_factor(const Collective& operation, std::size_t terms) {
   if (operation.op != ReduceOp::kAverage) return 1;
-  const double divisor =
-      operation.divisor != nullptr ? *operation.divisor : static_cast<double>(terms);
+  const double divisor = operation.context.divisor != nullptr ? *operation.context.divisor
+                                                              : static_cast<double>(terms);
   return divisor == 0 ? 0 : 1 / divisor;
 }
 
@@ -87,8 +87,8 @@ CollectiveSignature signature_of(const Collective& collective, std::uint64_t seq
   if (output_is_share) signature.dtype = collective.output.dtype;
   if (is_reduction(collective.kind)) signature.op = collective.op;
   if (is_rooted(collective.kind)) signature.root = static_cast<std::uint16_t>(collective.peer);
-  signature.issuer = collective.issuer;
-  signature.label = OperationLabels::hash_of(collective.label);
+  signature.issuer = collective.context.issuer;
+  signature.label = OperationLabels::hash_of(collective.context.label);
   return signature;
 }
 

@@ -34,6 +34,15 @@ enum class CollectiveKind : std::uint8_t {
   return kind == CollectiveKind::kSend || kind == CollectiveKind::kRecv;
 }
 
+// What holds for a call besides its arguments, as the scopes around it say (group_scopes.h).
+struct OperationContext {
+  Timeout timeout{};                // how long the operation waits for other ranks
+  std::uint64_t part_of = 0;        // see ScopedPart
+  std::uint32_t label = 0;          // what it is for: OperationLabels::Label
+  std::uint8_t issuer = 0;          // see ScopedIssuer
+  const double* divisor = nullptr;  // of kAverage: see ScopedDivisor; null stands for world_size
+};
+
 // One call of a collective. For a collective that works in place, input ==
 // output. `peer` is the root, the source or the destination.
 struct Collective {
@@ -42,12 +51,8 @@ struct Collective {
   Buffer output;
   ReduceOp op = ReduceOp::kSum;
   int peer = 0;
-  Timeout timeout{};                // how long the operation waits for other ranks
-  std::uint64_t part_of = 0;        // see ScopedPart
-  std::uint8_t issuer = 0;          // see ScopedIssuer
-  std::uint32_t label = 0;          // what it is for: OperationLabels::Label
-  Stream producer = {};             // the operation runs behind this stream's work
-  const double* divisor = nullptr;  // of kAverage: see ScopedDivisor; null stands for world_size
+  Stream producer = {};  // the operation runs behind this stream's work
+  OperationContext context = {};
 };
 
 // What an operation whose op is kAverage multiplies the sum of so many terms by; 1 for another op.

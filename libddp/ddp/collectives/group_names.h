@@ -38,13 +38,12 @@ class GroupNames {
   static constexpr std::string_view kTransfersDiffer = "send and recv";
   [[nodiscard]] std::string mismatch_of_transfer(int rank, const CollectiveSignature& recv,
                                                  int sender, const CollectiveSignature& send) const;
+  // Whether an engine calls it in its constructor, as far as this rank knows the label.
+  [[nodiscard]] bool is_construction(const CollectiveSignature& signature) const;
   // " of group default/split0", to be put behind an operation; empty for the job's first group.
   [[nodiscard]] const std::string& of_group() const { return of_group_; }
 
  private:
-  // Whether an engine calls it in its constructor, as far as this rank knows the label.
-  [[nodiscard]] bool is_construction(const CollectiveSignature& signature) const;
-
   std::shared_ptr<const OperationLabels> labels_;  // may be null
   int self_;
   std::vector<int> job_ranks_;  // by rank in the group

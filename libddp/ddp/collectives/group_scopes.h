@@ -9,6 +9,7 @@
 
 #include "ddp/base/scoped_value.h"
 #include "ddp/collectives/group_state.h"
+#include "ddp/collectives/hang/operation_labels.h"
 
 namespace ddp {
 
@@ -17,7 +18,7 @@ namespace ddp {
 class [[nodiscard]] ScopedPart : ScopedValue<std::uint64_t> {
  public:
   ScopedPart(ProcessGroup& group, std::uint64_t part_of)
-      : ScopedValue(group.state().part_of, part_of) {}
+      : ScopedValue(group.state().context.part_of, part_of) {}
 };
 
 // Operations belong to `issuer`, such as an engine; the issuer must be the same on all ranks. This
@@ -25,7 +26,7 @@ class [[nodiscard]] ScopedPart : ScopedValue<std::uint64_t> {
 class [[nodiscard]] ScopedIssuer : ScopedValue<std::uint8_t> {
  public:
   ScopedIssuer(ProcessGroup& group, std::uint8_t issuer)
-      : ScopedValue(group.state().issuer, issuer) {}
+      : ScopedValue(group.state().context.issuer, issuer) {}
 };
 
 // With several ranks on the CPU: a kAverage divides by *divisor in place of world_size; if that is
@@ -35,7 +36,14 @@ class [[nodiscard]] ScopedIssuer : ScopedValue<std::uint8_t> {
 class [[nodiscard]] ScopedDivisor : ScopedValue<const double*> {
  public:
   ScopedDivisor(ProcessGroup& group, const double* divisor)
-      : ScopedValue(group.state().divisor, divisor) {}
+      : ScopedValue(group.state().context.divisor, divisor) {}
+};
+
+// As ScopedLabel, with a label that the group's recorder has already.
+class [[nodiscard]] Labelled : ScopedValue<OperationLabels::Label> {
+ public:
+  Labelled(ProcessGroup& group, OperationLabels::Label label)
+      : ScopedValue(group.state().context.label, label) {}
 };
 
 // A number for ScopedIssuer: 1, 2, ... up to 255, then 1 again. All ranks get the same number if

@@ -81,7 +81,7 @@ GroupState::GroupState(GroupConfig group_config)
       names(config),
       recorder(make_recorder(config)),
       meetings(std::make_shared<FlightRecorder>(config.world_size > 1 ? kMeetings : 0)),
-      timeout(config.timeout) {
+      context{.timeout = std::min(config.timeout, kLongestTimeout)} {
   if (!config.hang_watch) return;
   config.hang_watch->add(config.name, config.job_ranks, recorder);
   config.hang_watch->add(config.name, config.job_ranks, meetings, " meetings");

@@ -33,12 +33,8 @@ struct GroupState {
   int fresh_names = 0;       // that fresh_name() has given
   std::uint8_t issuers = 0;  // that new_issuer() has given
 
-  // Of operations submitted from now on; see group_scopes.h.
-  Timeout timeout;
-  std::uint64_t part_of = 0;
-  std::uint8_t issuer = 0;
-  const double* divisor = nullptr;
-  const char* solo_in = nullptr;
+  OperationContext context;       // of operations submitted from now on
+  const char* solo_in = nullptr;  // see ScopedSolo
 
   // The last step that has begun, for an ErrorRecord.
   [[nodiscard]] std::optional<std::int64_t> step() const;

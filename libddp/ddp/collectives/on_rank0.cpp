@@ -138,7 +138,7 @@ void check_leader_is_not_ahead(ProcessGroup& group, Store& store) {
 
 // Returns what is under "who".
 std::string await_leader(ProcessGroup& group, Store& store, Timeout period) {
-  const Deadline deadline = Deadline::after(group.state().timeout);
+  const Deadline deadline = Deadline::after(group.state().context.timeout);
   for (;;) {
     try {
       return store.get("who", std::min(period, deadline.remaining()));
@@ -148,7 +148,7 @@ std::string await_leader(ProcessGroup& group, Store& store, Timeout period) {
       if (!deadline.passed()) continue;
       throw TimeoutError("[on_rank0] " + group.state().names.rank(0) +
                          " has not called on_rank0 within " +
-                         std::to_string(group.state().timeout.count()) + " ms");
+                         std::to_string(group.state().context.timeout.count()) + " ms");
     }
   }
 }

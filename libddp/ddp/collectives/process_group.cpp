@@ -13,6 +13,15 @@
 #include "ddp/collectives/wait_time.h"
 
 namespace ddp {
+namespace {
+
+Timeout checked(Timeout timeout) {
+  if (timeout > Timeout(0)) return std::min(timeout, kLongestTimeout);
+  throw std::invalid_argument("a timeout is " + std::to_string(timeout.count()) +
+                              " ms, but it must be above 0");
+}
+
+}  // namespace
 
 void Work::wait(Stream consumer) const {
   if (group == nullptr) throw std::logic_error("wait for a Work that stands for no operation");
@@ -131,12 +140,8 @@ Work ProcessGroup::run(const Collective& call, Stream producer) {
   check_operands(call, {rank(), world_size(), device(), name()});
   const FlightRecorder::Inside inside(*state.recorder);
   Collective collective = call;
-  collective.timeout = std::min(state.timeout, kLongestTimeout);
-  collective.part_of = state.part_of;
-  collective.issuer = state.issuer;
-  collective.divisor = state.divisor;
-  collective.label = state.recorder->label();
   collective.producer = producer;
+  collective.context = state.context;
   if (state.is_in_batch) {
     state.batch.push_back(collective);
     return {this, state.submitted + 1};
@@ -212,19 +217,9 @@ std::string ProcessGroup::fresh_name(const std::string& purpose) {
 }
 
 ScopedTimeout::ScopedTimeout(ProcessGroup& group, Timeout timeout)
-    : group_(group), before_(group.state().timeout) {
-  if (timeout <= Timeout(0)) {
-    throw std::invalid_argument("a timeout is " + std::to_string(timeout.count()) +
-                                " ms, but it must be above 0");
-  }
-  group.state().timeout = timeout;
-}
-
-ScopedTimeout::~ScopedTimeout() { group_.state().timeout = before_; }
+    : ScopedValue(group.state().context.timeout, checked(timeout)) {}
 
 ScopedLabel::ScopedLabel(ProcessGroup& group, const std::string& text)
-    : recorder_(group.recorder()), before_(recorder_.label(recorder_.labels().add(text))) {}
-
-ScopedLabel::~ScopedLabel() { recorder_.label(before_); }
+    : ScopedValue(group.state().context.label, group.recorder().labels().add(text)) {}
 
 }  // namespace ddp

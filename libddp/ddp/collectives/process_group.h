@@ -12,6 +12,7 @@
 #include "ddp/base/allocation.h"
 #include "ddp/base/buffer.h"
 #include "ddp/base/reduce_op.h"
+#include "ddp/base/scoped_value.h"
 #include "ddp/base/stream.h"
 #include "ddp/base/time.h"
 #include "ddp/store/store.h"
@@ -239,31 +240,17 @@ class [[nodiscard]] ProcessGroup::Batch {
 // the group's timeout; a send or recv must be over by then. In a batch each has its own, and the
 // first that passes ends the batch; on nccl that of the last one counts for all. Throws
 // std::invalid_argument unless it is above 0. For the thread that submits.
-class [[nodiscard]] ScopedTimeout {
+class [[nodiscard]] ScopedTimeout : ScopedValue<Timeout> {
  public:
   ScopedTimeout(ProcessGroup& group, Timeout timeout);
-  ~ScopedTimeout();
-  ScopedTimeout(const ScopedTimeout&) = delete;
-  ScopedTimeout& operator=(const ScopedTimeout&) = delete;
-
- private:
-  ProcessGroup& group_;
-  Timeout before_;
 };
 
 // While it lives, operations submitted to the group have this label in messages about hangs,
 // timeouts, lost ranks and different calls: "all_gather #9 (batch norm in training mode)". The
 // group keeps each different text, so use few. For the thread that submits.
-class [[nodiscard]] ScopedLabel {
+class [[nodiscard]] ScopedLabel : ScopedValue<std::uint32_t> {
  public:
   ScopedLabel(ProcessGroup& group, const std::string& text);
-  ~ScopedLabel();
-  ScopedLabel(const ScopedLabel&) = delete;
-  ScopedLabel& operator=(const ScopedLabel&) = delete;
-
- private:
-  FlightRecorder& recorder_;
-  std::uint32_t before_;
 };
 
 }  // namespace ddp

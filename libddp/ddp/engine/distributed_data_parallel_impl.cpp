@@ -81,8 +81,7 @@ DistributedDataParallel::Impl::Impl(std::shared_ptr<ProcessGroup> group,
   if (sketcher_) options_.fingerprint_every = 1;  // what is proved must hold on all ranks
   if (alone_) return;
   const ScopedIssuer issued(*group_, reducer_.issuer());
-  const FlightRecorder::Labelled labelled(group_->recorder(),
-                                          group_->recorder().labels().add(kEngineConstruction));
+  const ScopedLabel labelled(*group_, kEngineConstruction);
   check_equal_models(*group_, parameters_, options_, reducer_.hook());
   const std::vector<Buffer> buffers = values_of<ModelBuffer>(options_.buffers);
   std::vector<Buffer> model = values_of<Parameter>(parameters_);
@@ -228,7 +227,7 @@ void DistributedDataParallel::Impl::broadcast_buffers(Stream stream) {
   }
   if (!buffers_ || options_.buffer_sync == BufferSync::kNever) return;
   const ScopedIssuer issued(*group_, reducer_.issuer());
-  const FlightRecorder::Labelled labelled(group_->recorder(), buffers_label_);
+  const Labelled labelled(*group_, buffers_label_);
   static_cast<void>(buffers_->run(stream));
   if (replicas_) replicas_->take_buffers(stream);
 }
@@ -331,7 +330,7 @@ void DistributedDataParallel::Impl::before_launch(std::size_t b, Stream stream) 
 }
 
 void DistributedDataParallel::Impl::launch_control(Stream stream) {
-  const FlightRecorder::Labelled labelled(group_->recorder(), control_label_);
+  const Labelled labelled(*group_, control_label_);
   control_.launch(own_, stream);
 }
 

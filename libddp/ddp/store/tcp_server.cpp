@@ -180,9 +180,20 @@ class TcpServer::Impl {
   void pause_accepting(const std::exception& error) {
     next_accept_ = Deadline::after(kAcceptPause);
     set_accepting(false);
-    no_descriptors_.log(std::string("[tcp_server] ") + error.what() + "; " +
-                        std::to_string(connections_.size()) +
-                        " are open; trying again (ulimit -n is the limit of open files)");
+    log_if_possible([&] {
+      no_descriptors_.log(std::string("[tcp_server] ") + error.what() + "; " +
+                          std::to_string(connections_.size()) +
+                          " are open; trying again (ulimit -n is the limit of open files)");
+    });
+  }
+
+  // What is to be said may be that memory is exhausted.
+  template <class Log>
+  static void log_if_possible(Log log) noexcept {
+    try {
+      log();
+    } catch (const std::exception&) {
+    }
   }
 
   void set_accepting(bool accepting) {
@@ -290,10 +301,15 @@ class TcpServer::Impl {
     }
   }
 
-  // A client that just disconnected is not logged; one that misbehaved causes a warning.
   void drop(ClientId id, const std::exception& reason) {
     const auto found = connections_.find(id);
-    const Connection& connection = found->second;
+    log_if_possible([&] { log_drop(found->second, reason); });
+    state_.forget(id);
+    connections_.erase(found);
+  }
+
+  // A client that just disconnected is not worth a line; one that misbehaved causes a warning.
+  void log_drop(const Connection& connection, const std::exception& reason) {
     const bool is_between_requests = connection.validated && connection.input.empty();
     const std::string line = "[tcp_server] dropped the connection from " +
                              to_string(connection.peer) + ": " + reason.what();
@@ -302,8 +318,6 @@ class TcpServer::Impl {
     } else {
       drops_.log(line);
     }
-    state_.forget(id);
-    connections_.erase(found);
   }
 
   void watch(int fd, ClientId id, std::uint32_t events, int operation) {

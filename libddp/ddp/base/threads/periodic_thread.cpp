@@ -16,8 +16,11 @@ bool survives(const std::string& name, const std::function<bool()>& tick) {
   } catch (const TimeoutError& error) {
     logging::debug("[" + name + "] tries again: " + describe(error));
     return true;
-  } catch (const std::exception& error) {
+  } catch (const NetworkError& error) {
     logging::debug("[" + name + "] stops: " + describe(error));
+    return false;
+  } catch (const std::exception& error) {
+    logging::warning("[" + name + "] stops: " + describe(error));
     return false;
   }
 }

@@ -12,9 +12,10 @@
 namespace ddp {
 
 // A background thread that calls `tick` at once and then every `period`, until `tick` returns false
-// or throws, which is logged at debug level. A TimeoutError does not end it: the tick is tried
-// again, since a store may have been stopped for a while. The destructor waits for a running tick,
-// so a tick's own waits must be bounded.
+// or throws. A TimeoutError does not end it: the tick is tried again, since a store may have been
+// stopped for a while. A NetworkError is how a job's end looks, and is logged at debug level; any
+// other error is a warning. The destructor waits for a running tick, so a tick's own waits must be
+// bounded.
 class PeriodicThread {
  public:
   PeriodicThread(const std::string& name, Timeout period, std::function<bool()> tick);

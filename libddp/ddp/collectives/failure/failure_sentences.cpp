@@ -1,15 +1,13 @@
 // SPDX-License-Identifier: MIT
 #include "ddp/collectives/failure/failure_sentences.h"
 
-#include "ddp/collectives/hang/operation_labels.h"
-
 namespace ddp {
 namespace {
 
 // What helps if a rank has left before this call of an engine.
 std::string advice_on_leaving(const Activity& activity) {
   if (activity.call.issuer == 0) return "";
-  if (activity.operation.find(kEngineConstruction) != std::string::npos) {
+  if (activity.constructs_engine) {
     return "; unless it failed, it constructs fewer engines, but all ranks must construct the same";
   }
   return "; unless it failed, it made fewer steps, but all ranks must make equally many "
@@ -24,7 +22,10 @@ std::string name_and_fate(const std::string& origin, const LostRank& lost) {
 
 Activity activity_in(const CollectiveSignature& call, const FlightRecorder& recorder,
                      const GroupNames& names) {
-  return {names.self(), call, to_string(call) + purpose_of_pending(recorder) + names.of_group()};
+  return {.rank = names.self(),
+          .call = call,
+          .operation = to_string(call) + purpose_of_pending(recorder) + names.of_group(),
+          .constructs_engine = names.is_construction(call)};
 }
 
 std::string loss_sentence(const std::string& origin, const LostRank& lost,

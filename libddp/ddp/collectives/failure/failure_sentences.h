@@ -18,6 +18,7 @@ struct Activity {
   std::string rank;  // "rank 0"
   CollectiveSignature call = {};
   std::string operation;  // "#12 all_reduce(float32[5], sum) (bucket 4: layer3.*) of group a/b"
+  bool constructs_engine = false;
 };
 
 // That of the oldest operation that is not done, which makes this call.

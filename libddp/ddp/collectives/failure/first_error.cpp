@@ -45,9 +45,12 @@ bool FirstError::poll() noexcept {
   } catch (const TimeoutError& error) {
     store_is_silent_.store(true);
     logging::debug(std::string("[first_error] the store does not answer: ") + error.what());
-  } catch (const std::exception& error) {
+  } catch (const NetworkError& error) {
     store_is_lost_.store(true);
     logging::debug(std::string("[first_error] cannot read the other ranks' errors any more: ") +
+                   error.what());
+  } catch (const std::exception& error) {
+    logging::debug(std::string("[first_error] cannot read the other ranks' errors now: ") +
                    error.what());
   }
   return is_set();

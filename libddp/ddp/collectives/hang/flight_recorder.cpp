@@ -39,7 +39,7 @@ void FlightRecorder::submitted(std::uint64_t operation, const Collective& collec
                    .step = step(),
                    .operation = operation,
                    .signature = signature,
-                   .label = current_label_,
+                   .label = collective.context.label,
                    .what = What::kSubmitted});
   submitted_.store(operation, std::memory_order_release);
 }

@@ -9,10 +9,8 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
-#include "ddp/base/scoped_value.h"
 #include "ddp/base/system/worker_slot.h"
 #include "ddp/base/time.h"
 #include "ddp/collectives/collective.h"
@@ -116,16 +114,6 @@ class FlightRecorder {
   [[nodiscard]] HangContact& hang() { return hang_; }
   [[nodiscard]] const HangContact& hang() const { return hang_; }
 
-  // Labels operations that are submitted from now on (for a batch: whose end() is called then).
-  // Returns the label before. For the thread that submits.
-  Label label(Label next) { return std::exchange(current_label_, next); }
-  [[nodiscard]] Label label() const { return current_label_; }
-  // The same, for as long as it lives.
-  class [[nodiscard]] Labelled : ScopedValue<Label> {
-   public:
-    Labelled(FlightRecorder& recorder, Label label) : ScopedValue(recorder.current_label_, label) {}
-  };
-
   // Marks a thread as inside the library while it lives.
   class [[nodiscard]] Inside {
    public:
@@ -162,7 +150,6 @@ class FlightRecorder {
   std::atomic<int> inside_ = 0;
   std::atomic<std::uint64_t> collectives_ = 0;
   std::atomic<std::uint64_t> submitted_ = 0;
-  Label current_label_ = 0;
   std::uint64_t transfers_ = 0;
   alignas(64) Ring by_backend_;
   std::atomic<std::uint64_t> done_ = 0;

@@ -56,7 +56,7 @@ void HierarchicalAlgorithms::run(std::span<const Collective> batch) {
   run_transfers(batch);
   for (const Collective& operation : batch) {
     if (is_transfer(operation.kind)) continue;
-    begin(signature_of(operation, ++collectives_), operation.timeout);
+    begin(signature_of(operation, ++collectives_), operation.context.timeout);
     current_ = operation;
     run_collective();
   }
@@ -105,12 +105,12 @@ void HierarchicalAlgorithms::run_transfers(std::span<const Collective> batch) {
 
 // Returns whether it stays inside the host.
 bool HierarchicalAlgorithms::submit_transfer(const Collective& operation) {
-  begin(signature_of(operation, 0), operation.timeout);
+  begin(signature_of(operation, 0), operation.context.timeout);
   const HostLayout::Place peer = layout_.place(operation.peer);
   const bool stays_inside = peer.host == layout_.place(rank_).host;
   ProcessGroup& group = stays_inside ? *inside_ : *flat_;
   const int rank = stays_inside ? peer.local_rank : operation.peer;
-  const ScopedTimeout timeout(group, operation.timeout);
+  const ScopedTimeout timeout(group, operation.context.timeout);
   if (operation.kind == CollectiveKind::kSend) {
     static_cast<void>(group.send(operation.input, rank));
   } else {
@@ -133,14 +133,15 @@ void HierarchicalAlgorithms::note_failure(const Error& error, const QueuedProces
 
 // The leaders' own calls compare a hash of what the ranks of each host have agreed on.
 void HierarchicalAlgorithms::run_collective() {
-  const ScopedTimeout inside(*inside_, current_.timeout);
+  const ScopedTimeout inside(*inside_, current_.context.timeout);
   std::optional<ScopedTimeout> between;
   std::optional<ScopedPart> part;
   std::optional<ScopedDivisor> divided;
   if (leaders_) {
-    between.emplace(*leaders_, current_.timeout);
+    between.emplace(*leaders_, current_.context.timeout);
     part.emplace(*leaders_, hash_of(call_));
-    divisor_ = current_.divisor != nullptr ? *current_.divisor : layout_.world_size();
+    divisor_ =
+        current_.context.divisor != nullptr ? *current_.context.divisor : layout_.world_size();
     divided.emplace(*leaders_, &divisor_);
   }
   agree_inside();
@@ -300,7 +301,7 @@ void HierarchicalAlgorithms::reduce_scatter() {
 // The leaders' barrier detects other hosts that called something else.
 void HierarchicalAlgorithms::all_to_all() {
   barrier();
-  const ScopedTimeout timeout(*flat_, current_.timeout);
+  const ScopedTimeout timeout(*flat_, current_.context.timeout);
   flat_->all_to_all(current_.input, current_.output).wait();
 }
 

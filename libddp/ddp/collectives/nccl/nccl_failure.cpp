@@ -9,7 +9,8 @@ void break_group(FirstError& first_error, PeerRoll& roll, const Activity& activi
                  const std::string& reason, bool blames_peer) {
   const auto missing = roll.missing([&] { return first_error.poll(); });
   if (missing) {
-    const Activity failing{activity.rank, activity.call, activity.operation + ": " + reason};
+    Activity failing = activity;
+    failing.operation += ": " + reason;
     return first_error.set(PeerError(loss_sentence("[nccl]", *missing, failing)));
   }
   const std::string text = "[nccl] " + activity.operation + " on " + activity.rank + ": " + reason;

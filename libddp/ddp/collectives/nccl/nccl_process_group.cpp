@@ -212,7 +212,7 @@ std::uint64_t NcclProcessGroup::submit(std::span<const Collective> operations) {
   const std::uint64_t sequence = operations_.next();
   for (const Collective& each : operations) recorder().submitted(sequence, each);
   const CollectiveSignature signature = signature_of(operations.front(), sequence);
-  operations_.begin(signature, operations.back().timeout, operands_of(operations));
+  operations_.begin(signature, operations.back().context.timeout, operands_of(operations));
   const cu::DeviceGuard guard(device());
   try {
     order_behind_producers(operations);
@@ -223,7 +223,9 @@ std::uint64_t NcclProcessGroup::submit(std::span<const Collective> operations) {
   } catch (const std::exception& error) {  // such as bad_alloc
     operations_.record_some(side_.view());
     break_group(*first_error_, roll_,
-                {names().self(), signature, to_string(signature) + names().of_group()},
+                {.rank = names().self(),
+                 .call = signature,
+                 .operation = to_string(signature) + names().of_group()},
                 describe(error));
     first_error_->rethrow_if_set();
   }

@@ -65,7 +65,7 @@ bool NcclWatchdog::guard() {
 Activity NcclWatchdog::activity() const {
   const auto pending = watched_.recorder.oldest_pending();
   if (!pending) {
-    return {watched_.names.self(), {}, "group \"" + watched_.config.name + "\""};
+    return {.rank = watched_.names.self(), .operation = "group \"" + watched_.config.name + "\""};
   }
   return activity_in(pending->operations.front().signature, watched_.recorder, watched_.names);
 }

@@ -17,7 +17,8 @@ bool has_operand_in(const Buffer& memory, const Collective& collective) {
 }
 
 bool uses(const Buffer& memory, const Collective& collective) {
-  const Buffer divisor{const_cast<double*>(collective.divisor), 1, DType::kFloat64, kCpuDevice};
+  const Buffer divisor{const_cast<double*>(collective.context.divisor), 1, DType::kFloat64,
+                       kCpuDevice};
   return has_operand_in(memory, collective) || overlap(memory, divisor);
 }
 

@@ -164,7 +164,10 @@ LostRank Member::lost(int rank, bool has_left) const {
 }
 
 void Member::lose(int rank, bool has_left) {
-  const Activity activity{names_.self(), call_, operation()};
+  const Activity activity{.rank = names_.self(),
+                          .call = call_,
+                          .operation = operation(),
+                          .constructs_engine = names_.is_construction(call_)};
   std::rethrow_exception(
       fail(Cause::kPeer, loss_sentence("[shm]", lost(rank, has_left), activity)));
 }

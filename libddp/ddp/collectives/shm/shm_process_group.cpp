@@ -115,7 +115,7 @@ class ShmProcessGroup final : public QueuedProcessGroup {
   }
 
   void run_collective(const Collective& operation, bool is_alone) {
-    self_.set_timeout(operation.timeout);
+    self_.set_timeout(operation.context.timeout);
     if (board_.posted() < ++collectives_) {
       board_.wait_for_room(signature_of(operation, collectives_));
       post(operation);

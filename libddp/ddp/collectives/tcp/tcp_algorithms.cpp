@@ -53,7 +53,7 @@ void TcpAlgorithms::run_batch(std::span<const Collective> batch) {
   run_transfers(batch);
   for (const Collective& operation : batch) {
     if (is_transfer(operation.kind)) continue;
-    begin(signature_of(operation, ++collectives_), operation.timeout);
+    begin(signature_of(operation, ++collectives_), operation.context.timeout);
     agree(operation);
     if (current_.count > 0) run_collective(operation);
   }
@@ -117,7 +117,7 @@ void TcpAlgorithms::agree(const Collective& operation) {
   const std::size_t input = current_.count * (has_shares ? index(world_size_) : 1);
   is_in_head_ = input * size_of(current_.dtype) <= kHeadBytes;
   Head& own = heads_[index(rank_)];
-  own.call = {current_, operation.part_of};
+  own.call = {current_, operation.context.part_of};
   if (is_in_head_ && contributes(operation, rank_) && current_.count > 0) {
     cpu::copy(operation.input, input_in_head(rank_, operation.input.dtype).slice(0, input));
   }

@@ -23,7 +23,7 @@ class TcpTransfer {
 
   [[nodiscard]] const CollectiveSignature& signature() const { return signature_; }
   [[nodiscard]] int peer() const { return operation_.peer; }
-  [[nodiscard]] Timeout timeout() const { return operation_.timeout; }
+  [[nodiscard]] Timeout timeout() const { return operation_.context.timeout; }
   [[nodiscard]] Deadline deadline() const { return deadline_; }
 
   void start();
