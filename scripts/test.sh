@@ -22,10 +22,10 @@ release_launcher=("${launcher[@]}")
 grep -qs '^CMAKE_UNITY_BUILD:.*=ON' build/CMakeCache.txt && release_launcher=()
 
 step() { printf '\n== %s (%s s)\n' "$*" "$SECONDS"; }
-# Three tests at a time, of which at most two compute: others mostly wait. The variable is for those
+# Four tests at a time, of which at most two compute: others mostly wait. The variable is for those
 # that configure a project.
 run_tests() {
-  CMAKE_CXX_COMPILER_LAUNCHER=$cache ctest -j 3 --resource-spec-file "$PWD/tests/cores.json" \
+  CMAKE_CXX_COMPILER_LAUNCHER=$cache ctest -j 4 --resource-spec-file "$PWD/tests/cores.json" \
     --output-on-failure --test-dir "$@"
 }
 

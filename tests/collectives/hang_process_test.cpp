@@ -4,6 +4,7 @@
 #include <signal.h>
 #include <catch2/catch.hpp>
 
+#include <deque>
 #include <filesystem>
 #include <string>
 #include <thread>
@@ -34,12 +35,18 @@ std::vector<std::string> warnings_about(Job& job, const std::string& text) {
   return warnings;
 }
 
+// This job over each backend, all at the same time, since they mostly wait.
+std::deque<Job> over_all_backends(const std::string& mode) {
+  std::deque<Job> jobs;
+  for (const std::string& backend : test::cpu_backends()) jobs.emplace_back(3, mode, backend);
+  return jobs;
+}
+
 }  // namespace
 
 TEST_CASE("a late rank is named once per window, and again at the timeout", "[process][hang]") {
-  for (const std::string& backend : test::cpu_backends()) {
-    INFO(backend);
-    Job job(3, "absent", backend);
+  std::deque<Job> jobs = over_all_backends("absent");
+  for (Job& job : jobs) {
     const std::string culprit = "pid " + std::to_string(job[2].pid()) + ", cpu)";
     for (const int rank : {0, 1}) CHECK(job[rank].wait(3s + kBound) == 3);
     const auto warnings = warnings_about(job, "has not joined all_reduce #6 (bucket 0: layer3.*);");
@@ -118,11 +125,12 @@ TEST_CASE("a stopped rank is reported as stopped, not as dead", "[process][hang]
 
 TEST_CASE("a stopped peer of a batch of receives is named, not one of the others",
           "[process][hang]") {
-  for (const std::string& backend : test::cpu_backends()) {
-    INFO(backend);
-    Job job(3, "batch", backend);
+  std::deque<Job> jobs = over_all_backends("batch");
+  for (Job& job : jobs) {
     job.wait_until_ready();
     job[2].send_signal(SIGSTOP);
+  }
+  for (Job& job : jobs) {
     CHECK(job[0].wait(3s + kBound) == 3);
     CHECK_THAT(last_line(job[0].err()),
                Catch::Contains("timed out after 3000 ms: rank 2 (") &&
@@ -132,9 +140,8 @@ TEST_CASE("a stopped peer of a batch of receives is named, not one of the others
 }
 
 TEST_CASE("of several peers of a batch, none is blamed without a reason", "[process][hang]") {
-  for (const std::string& backend : test::cpu_backends()) {
-    INFO(backend);
-    Job job(3, "batch", backend);
+  std::deque<Job> jobs = over_all_backends("batch");
+  for (Job& job : jobs) {
     CHECK(job[0].wait(3s + kBound) == 3);
     CHECK_THAT(last_line(job[0].err()),
                Catch::Contains("timed out after 3000 ms: at least one of ranks 1, 2 has not joined "

@@ -4,6 +4,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
 #include <atomic>
 #include <catch2/catch.hpp>
 #include <functional>
@@ -239,7 +240,7 @@ TEST_CASE("on_rank0 runs the function only on rank 0, and the others return afte
 }
 
 TEST_CASE("rank 0 may take longer than any timeout", "[on_rank0]") {
-  for (const Backend backend : test::backends()) {
+  test::for_each_at_once(test::backends(), [](Backend backend) {
     test::Gate begun;
     std::atomic<bool> done = false;
     const auto work = [&] {
@@ -258,7 +259,7 @@ TEST_CASE("rank 0 may take longer than any timeout", "[on_rank0]") {
       group.all_reduce({&value, 1, DType::kFloat32, kCpuDevice}).wait();
       expect(value == 3, "a group that works");
     });
-  }
+  });
 }
 
 TEST_CASE("a result is read although rank 0 has ended since", "[on_rank0]") {
@@ -442,8 +443,8 @@ TEST_CASE("a ScopedTimeout also limits how long rank 0 may take to call on_rank0
 
 TEST_CASE("whoever waits in on_rank0 notices that another rank has broken the group",
           "[on_rank0]") {
-  for (const Backend backend : test::backends()) {
-    for (const bool rank0_comes : {false, true}) {
+  test::for_each_at_once(test::backends(), [](Backend backend) {
+    test::for_each_at_once(std::array{false, true}, [&](bool rank0_comes) {
       test::Gate entered;
       test::Gate noticed;
       test::run_groups(backend, 3, [&](ProcessGroup& group) {
@@ -464,8 +465,8 @@ TEST_CASE("whoever waits in on_rank0 notices that another rank has broken the gr
         noticed.raise();
         expect(text.find("rank 1 aborted: on purpose") != std::string::npos, text);
       });
-    }
-  }
+    });
+  });
 }
 
 // Ranks learn at different collectives that a group is broken, which does not make their calls of
@@ -526,7 +527,7 @@ TEST_CASE("a rank that does not come to an on_rank0 is named", "[on_rank0]") {
 }
 
 TEST_CASE("a rank that skips an on_rank0 is named in its next one", "[on_rank0]") {
-  for (const Backend backend : test::backends()) {
+  test::for_each_at_once(test::backends(), [](Backend backend) {
     test::run_groups(backend, 3, [](ProcessGroup& group) {
       bool is_own = false;
       const std::string text = error_of([&] {
@@ -550,7 +551,7 @@ TEST_CASE("a rank that skips an on_rank0 is named in its next one", "[on_rank0]"
                  text.find("one of them has skipped an on_rank0") != std::string::npos,
              text);
     });
-  }
+  });
 }
 
 TEST_CASE("transfers between some ranks do not count as different calls in on_rank0",

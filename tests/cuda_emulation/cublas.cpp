@@ -125,15 +125,21 @@ struct Product {
   // Without a sum, nothing is written, as was seen of batched products (PyTorch issue 31421).
   void run_one() const {
     if (k == 0) return;
-    const std::vector<double> rows = matrix(a, m, k, false), columns = matrix(b, k, n, true);
-    const auto depth = static_cast<std::size_t>(k);
-    for (std::size_t i = 0; i < static_cast<std::size_t>(m); ++i) {
-      for (std::size_t j = 0; j < static_cast<std::size_t>(n); ++j) {
-        double sum = 0;
-        for (std::size_t p = 0; p < depth; ++p) sum += rows[i * depth + p] * columns[j * depth + p];
+    const std::vector<double> left = matrix(a, m, k, true), right = matrix(b, k, n, true);
+    const auto depth = static_cast<std::size_t>(k), height = static_cast<std::size_t>(m);
+    // A column at a time: the compiler may not reorder a sum, but may form several at once.
+    std::vector<double> sums(height);
+    for (std::size_t j = 0; j < static_cast<std::size_t>(n); ++j) {
+      std::fill(sums.begin(), sums.end(), 0.0);
+      for (std::size_t p = 0; p < depth; ++p) {
+        const double factor = right[j * depth + p];
+        const double* const column = &left[p * height];
+        for (std::size_t i = 0; i < height; ++i) sums[i] += column[i] * factor;
+      }
+      for (std::size_t i = 0; i < height; ++i) {
         const std::size_t target = i + j * static_cast<std::size_t>(c.leading_dimension);
         const double old = beta == 0 ? 0 : beta * element(c.data, c.type, target);
-        set_element(const_cast<void*>(c.data), c.type, target, alpha * sum + old);
+        set_element(const_cast<void*>(c.data), c.type, target, alpha * sums[i] + old);
       }
     }
   }

@@ -29,7 +29,7 @@ const std::vector<Conv2dShape> kShapes{
     {64, 1, 6, {28, 28}, {5, 5}, {1, 1}, {2, 2}},
     {64, 6, 16, {14, 14}, {5, 5}},
     {17, 7, 5, {6, 11}, {4, 3}, {3, 2}, {2, 0}},
-    {70, 32, 8, {40, 40}, {3, 3}, {1, 1}, {1, 1}},  // its columns exceed the scratch memory
+    {40, 32, 3, {40, 40}, {3, 3}, {1, 1}, {1, 1}},  // its columns exceed the scratch memory
     {9, 4, 6, {7, 5}, {3, 3}, {1, 1}, {1, 1}, 2},
     {5, 8, 16, {9, 9}, {3, 3}, {2, 2}, {1, 1}, 8},
 };
@@ -89,7 +89,7 @@ TEMPLATE_TEST_CASE("the gradients of cu::conv2d equal their CPU twins", "[gpu][c
                               *backend.conv2d, {});
   ddp::cu::channel_bias_grad(grad_y.cuda(), {grad_bias.cuda(), mode}, channels, {});
   grad_x.check_equal(10 * kTolerance<T>);
-  grad_weight.check_equal(100 * kTolerance<T>);  // sums of up to 112000 products
+  grad_weight.check_equal(100 * kTolerance<T>);  // sums of up to 64000 products
   grad_bias.check_equal(100 * kTolerance<T>);
 }
 

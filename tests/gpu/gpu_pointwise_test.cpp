@@ -12,6 +12,7 @@
 #include "ddp/kernels/pointwise_loss.h"
 #include "ddp/kernels/row_sums.h"
 #include "ddp/kernels/unary.h"
+#include "gpu/emulated.h"
 #include "gpu/twin.h"
 
 namespace {
@@ -19,17 +20,23 @@ namespace {
 using ddp::MatrixShape;
 using ddp::PointwiseLossKind;
 using ddp::WriteMode;
+using ddp::test::is_emulated;
 using ddp::test::kTolerance;
 using ddp::test::Twin;
 
-// More than the threads of a grid, and more rows than it has blocks. The loops that this needs are
-// the same for every type, so double, which takes the emulation twice as long, does without.
+// The loops over a grid are the same for every type, so one type shows them where grids are large.
 template <class T>
 constexpr bool kFillsGrid = std::is_same_v<T, float>;
+// More than a grid has threads. Those of the emulation are small.
 template <class T>
-constexpr std::size_t kManyElements = kFillsGrid<T> ? 20'000'003 : 2003;
+std::size_t many_elements() {
+  return is_emulated() ? 100'003 : kFillsGrid<T> ? 20'000'003 : 2003;
+}
+// More than a grid has blocks.
 template <class T>
-constexpr std::size_t kManyRows = kFillsGrid<T> ? 70'000 : 700;
+std::size_t many_rows() {
+  return is_emulated() || !kFillsGrid<T> ? 700 : 70'000;
+}
 
 WriteMode any_mode() { return GENERATE(WriteMode::kOverwrite, WriteMode::kAccumulate); }
 
@@ -37,7 +44,7 @@ WriteMode any_mode() { return GENERATE(WriteMode::kOverwrite, WriteMode::kAccumu
 
 TEMPLATE_TEST_CASE("cu::mask_overlap equals its CPU twin", "[gpu]", float, double) {
   const std::size_t count =
-      GENERATE(std::size_t{0}, std::size_t{1}, std::size_t{1009}, kManyElements<TestType>);
+      GENERATE(std::size_t{0}, std::size_t{1}, std::size_t{1009}, many_elements<TestType>());
   auto logits = Twin<TestType>::uniform(count, 1), target = Twin<TestType>::uniform(count, 2);
   Twin<std::int64_t> counts({7, 8});
   ddp::cpu::mask_overlap(logits.cpu(), target.cpu(), counts.cpu());
@@ -73,10 +80,10 @@ TEMPLATE_TEST_CASE("cu::unary_forward and its backward equal their CPU twins", "
 
 TEMPLATE_TEST_CASE("element-wise kernels process more than a grid", "[gpu]", float, double) {
   using T = TestType;
-  constexpr std::size_t kCount = kManyElements<T>;
+  const std::size_t count = many_elements<T>();
   constexpr ddp::UnaryFunction kRelu{ddp::UnaryKind::kRelu};
-  auto a = Twin<T>::uniform(kCount, 1), b = Twin<T>::uniform(kCount, 2);
-  auto y = Twin<T>::poison(kCount);
+  auto a = Twin<T>::uniform(count, 1), b = Twin<T>::uniform(count, 2);
+  auto y = Twin<T>::poison(count);
   ddp::cpu::unary_forward(a.cpu(), y.cpu(), kRelu);
   ddp::cu::unary_forward(a.cuda(), y.cuda(), kRelu, {});
   y.check_equal(0);
@@ -106,7 +113,7 @@ TEMPLATE_TEST_CASE("cu::row_sums equals its CPU twin", "[gpu]", float, double) {
   using T = TestType;
   const auto shape =
       GENERATE(MatrixShape{0, 10}, MatrixShape{1, 1}, MatrixShape{64, 1001},
-               MatrixShape{kManyRows<T>, 2}, MatrixShape{3, 0}, MatrixShape{1, 70'000});
+               MatrixShape{many_rows<T>(), 2}, MatrixShape{3, 0}, MatrixShape{1, 70'000});
   auto x = Twin<T>::uniform(shape.count(), 1), sums = Twin<T>::poison(shape.rows);
   ddp::cpu::row_sums_forward(x.cpu(), sums.cpu(), shape);
   ddp::cu::row_sums_forward(x.cuda(), sums.cuda(), shape, {});
@@ -153,7 +160,7 @@ TEMPLATE_TEST_CASE("cu::dropout drops what cpu::dropout drops", "[gpu]", float, 
 TEMPLATE_TEST_CASE("cu::pointwise_loss equals its CPU twin", "[gpu]", float, double) {
   using T = TestType;
   const auto shape = GENERATE(MatrixShape{0, 10}, MatrixShape{1, 1}, MatrixShape{64, 1001},
-                              MatrixShape{kManyRows<T>, 2}, MatrixShape{3, 0});
+                              MatrixShape{many_rows<T>(), 2}, MatrixShape{3, 0});
   const ddp::PointwiseLoss f =
       GENERATE(ddp::PointwiseLoss{PointwiseLossKind::kSquaredError},
                ddp::PointwiseLoss{.kind = PointwiseLossKind::kBceWithLogits, .pos_weight = 2.5});

@@ -21,8 +21,8 @@ using test::operator+;
 TEST_CASE("in float32 the results of ranks agree to rounding", "[parity]") {
   const test::TrainingSet set;
   const double tolerance = test::kRanksShareGpu ? 1e-2 : 1e-5;
-  for (const Arguments& run : {Arguments{"--model", "mlp", "--max-steps", "20"},
-                               Arguments{"--model", "lenet5", "--max-steps", "10"}}) {
+  for (const Arguments& run : {Arguments{"--model", "mlp", "--max-steps", test::steps(20, 5)},
+                               Arguments{"--model", "lenet5", "--max-steps", test::steps(10, 3)}}) {
     const Arguments flags = set.flags() + Arguments{"--global-batch-size", "120"} + run;
     const Safetensors alone = train(1, flags, "float32");
     for (const int ranks : test::several_ranks()) {
@@ -45,7 +45,7 @@ TEST_CASE("--tf32 rounds on a GPU, and changes nothing on the CPU", "[parity]") 
 
 TEST_CASE("accumulated batches equal one large batch", "[parity]") {
   const test::TrainingSet set;
-  const Arguments flags = set.flags() + Arguments{"--max-steps", "20"};
+  const Arguments flags = set.flags() + Arguments{"--max-steps", test::steps(20, 5)};
   const Safetensors large = train(1, flags + Arguments{"--global-batch-size", "120"});
   for (const int ranks : {1, 2}) {
     INFO(ranks << " ranks");

@@ -17,6 +17,7 @@ using ddp::test::ChildProcess;
 using ddp::test::kRanksShareGpu;
 using ddp::test::parameters_of_unbroken_run;
 using ddp::test::ResumableJob;
+using ddp::test::steps;
 using ddp::test::TrainingSet;
 using ddp::test::operator+;
 
@@ -46,20 +47,21 @@ TEST_CASE("a job that is interrupted inside an epoch and resumed is bit-identica
 TEST_CASE("a resumed job that fails names the step of the whole training", "[resume]") {
   const TrainingSet set;
   ResumableJob job(2);
-  (void)job.run(set.flags() + Arguments{"--max-steps", "40"});
+  (void)job.run(set.flags() + Arguments{"--max-steps", "10"});
   // The first update makes the parameters huge, so that the second step or the third one fails.
   ChildProcess resumed(job.command(
-      set.flags() + Arguments{"--max-steps", "80", "--lr", "1e30", "--non-finite", "stop"}));
+      set.flags() + Arguments{"--max-steps", "20", "--lr", "1e30", "--non-finite", "stop"}));
   CHECK(resumed.wait(60s) != 0);
   CHECK_THAT(resumed.out(), Contains("resumed from "));
   CHECK_THAT(ddp::test::lines_of(resumed.err()).back(),
-             Contains(", in step 42") || Contains(", in step 43"));
+             Contains(", in step 12") || Contains(", in step 13"));
 }
 
 TEST_CASE("a job that restarts after a killed rank ends with the same model", "[resume][kill]") {
   const TrainingSet set;
   // So many that the job still runs when it is killed.
-  const Arguments flags = set.flags() + Arguments{"--max-steps", kRanksShareGpu ? "200" : "500"};
+  const Arguments flags =
+      set.flags() + Arguments{"--max-steps", steps(kRanksShareGpu ? 200 : 500, 80)};
   const std::string unbroken = parameters_of_unbroken_run(2, flags);
   for (const std::string& resume : some_of({"none", "auto"})) {
     ResumableJob job(2);

@@ -86,9 +86,9 @@ TEST_CASE("a trace shows the steps of all ranks on one clock", "[trace]") {
   const test::TrainingSet set;
   const int ranks = test::several_ranks().back();
   const auto begin = Clock::now();
-  ChildProcess job(
-      train_command(ranks, set.flags() + Arguments{"--model", "lenet5", "--max-steps", "20",
-                                                   "--trace", trace, "--step-svg", svg}));
+  ChildProcess job(train_command(
+      ranks, set.flags() + Arguments{"--model", "lenet5", "--max-steps", test::steps(20, 5),
+                                     "--trace", trace, "--step-svg", svg}));
   REQUIRE(job.wait(100s) == 0);
   const double run = std::chrono::duration<double, std::micro>(Clock::now() - begin).count();
   const std::vector<Span> spans = spans_of(nlohmann::json::parse(test::bytes_of(trace)));
@@ -102,7 +102,7 @@ TEST_CASE("a trace shows the steps of all ranks on one clock", "[trace]") {
   for (int rank = 0; rank < ranks; ++rank) {
     for (const char* name : {"data", "forward", "backward", "optimizer", "bucket 0", "bucket 3"}) {
       INFO(name << " of rank " << rank);
-      CHECK(counts[{rank, name}] == 20);
+      CHECK(counts[{rank, name}] == std::stoi(test::steps(20, 5)));
     }
     check_in_order(spans, rank);
   }

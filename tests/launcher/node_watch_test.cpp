@@ -177,11 +177,11 @@ TEST_CASE("a node whose store ends with node 0 has learnt before which node is l
   auto server = std::make_unique<TcpServer>(Endpoint{"127.0.0.1", 0});
   run_ranks(3, [&](int rank) {
     // Node 0 is the first to know.
-    const SignsOfLife signs{.period = rank == 0 ? 50ms : 900ms, .vanished = 3s};
+    const SignsOfLife signs{.period = rank == 0 ? 50ms : 900ms, .vanished = 6s};
     NodeWatch watch(meet(plan_of(rank, 3, *server), 1), signs);
     if (rank == 2) return;
     const std::string lost = await(watch, is_bad).lost;
-    expect(lost == "node 2 (host2) has vanished: no sign of life for 3 s", lost);
+    expect(lost == "node 2 (host2) has vanished: no sign of life for 6 s", lost);
     watch.leave();
     if (rank == 0) server.reset();
   });

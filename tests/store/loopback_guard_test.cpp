@@ -98,11 +98,11 @@ bool can_set(const Endpoint& server, uid_t user, const std::string& key) {
 
 // Sends a whole request and leaves, before the server can ask who sent it.
 int send_and_leave(const Endpoint& server, const std::string& key, bool resets) {
-  Socket socket = Socket::connect(server, Deadline::after(2s));
+  Socket socket = Socket::connect(server, Deadline::after(5s));
   std::string bytes;
   wire::Writer(bytes).opcode(wire::Opcode::kValidate).integer(wire::kMagic);
   wire::Writer(bytes).opcode(wire::Opcode::kSet).user_key(key).bytes("");
-  socket.send_all(std::as_bytes(std::span(bytes)), Deadline::after(2s));
+  socket.send_all(std::as_bytes(std::span(bytes)), Deadline::after(5s));
   const linger now{.l_onoff = 1, .l_linger = 0};
   if (resets) ::setsockopt(socket.fd(), SOL_SOCKET, SO_LINGER, &now, sizeof(now));
   return 0;

@@ -12,8 +12,8 @@
 namespace ddp::test {
 
 // 600 steps per epoch.
-inline const Arguments kResumable = {"--global-batch-size", "100", "--num-workers", "2",
-                                     "--log-every",         "20"};
+inline const Arguments kResumable = {
+    "--global-batch-size", kIsEmulated ? "20" : "100", "--num-workers", "2", "--log-every", "20"};
 
 // A directory for the checkpoints and other files of the jobs.
 class ResumableJob {

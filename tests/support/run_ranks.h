@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <cstddef>
 #include <functional>
+#include <iterator>
 #include <stdexcept>
 #include <string>
 
@@ -11,6 +13,13 @@ namespace ddp::test {
 // rethrows the error of the lowest rank that failed. Catch2 2.x can assert only on the main thread:
 // inside fn use expect(), which throws.
 void run_ranks(int world_size, const std::function<void(int rank)>& fn);
+
+// Likewise runs fn(each) for all cases at the same time, for those that mostly wait.
+template <class Cases, class F>
+void for_each_at_once(const Cases& cases, const F& fn) {
+  run_ranks(static_cast<int>(std::size(cases)),
+            [&](int i) { fn(cases[static_cast<std::size_t>(i)]); });
+}
 
 inline void expect(bool condition, const std::string& what) {
   if (!condition) throw std::runtime_error("expected: " + what);

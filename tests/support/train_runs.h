@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 //
-// Runs of the train example under ddp-launch. Each test of them is built twice: for the CPU and,
-// with DDP_JOB_DEVICE "cuda", for ranks that share a GPU.
+// Runs of the train example under ddp-launch. Each test of them is built three times: for the CPU
+// and, with DDP_JOB_DEVICE "cuda", for ranks that share a GPU, a real one or (DDP_JOB_IS_EMULATED)
+// an emulated one.
 #pragma once
 
 #include <catch2/catch.hpp>
@@ -26,6 +27,12 @@ inline Arguments operator+(Arguments a, const Arguments& b) {
 
 inline const bool kRanksShareGpu = std::string_view(DDP_JOB_DEVICE) == "cuda";
 
+// An emulated GPU is slow, and shows in fewer steps what a real one is to show.
+inline constexpr bool kIsEmulated = DDP_JOB_IS_EMULATED;
+inline std::string steps(int usual, int emulated) {
+  return std::to_string(kIsEmulated ? emulated : usual);
+}
+
 // The numbers of ranks that are compared with one rank; fewer where the ranks share a GPU and are
 // slow.
 inline std::vector<int> several_ranks() {
@@ -41,12 +48,14 @@ inline Arguments train_command(int ranks, const Arguments& flags,
 }
 
 // The data of a job: Fashion-MNIST or, since machines with GPUs may lack it, the same amount of
-// noise.
+// noise; for an emulated GPU less, with which resumable_job.h makes equally many steps.
 class TrainingSet {
  public:
   TrainingSet() {
     if (!kRanksShareGpu) return;
-    write_fashion_mnist(noise_.emplace().path(), {.train = 60000, .test = 1000});
+    write_fashion_mnist(noise_.emplace().path(), kIsEmulated
+                                                     ? SetSizes{.train = 12000, .test = 100}
+                                                     : SetSizes{.train = 60000, .test = 1000});
   }
   [[nodiscard]] Arguments flags() const {
     return noise_ ? Arguments{"--data-dir", noise_->path()} : Arguments();

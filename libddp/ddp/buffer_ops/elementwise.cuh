@@ -22,7 +22,8 @@
 namespace ddp::cu::elementwise {
 
 inline constexpr unsigned kBlockSize = 256;
-inline constexpr std::size_t kMaxBlocks = 1024;  // about one full wave on the largest GPUs
+// About one full wave on the largest GPUs.
+inline constexpr std::size_t kMaxBlocks = std::min<std::size_t>(1024, kMaxGridBlocks);
 inline constexpr int kAccessBytes = 16;
 
 template <class T>

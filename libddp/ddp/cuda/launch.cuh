@@ -7,12 +7,16 @@
 
 #include <cuda_runtime.h>
 
+#include <cstddef>
 #include <utility>
 
 #include "ddp/base/stream.h"
 #include "ddp/cuda/check.h"
 
 namespace ddp::cu {
+
+// How many blocks our kernels ask for at most, looping over what is left. The emulation has fewer.
+inline constexpr std::size_t kMaxGridBlocks = 65535;
 
 // Throws CudaError if CUDA rejects the launch.
 template <class... Parameters, class... Arguments>

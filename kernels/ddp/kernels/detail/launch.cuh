@@ -19,9 +19,8 @@ inline constexpr unsigned kRowsPerBlock = kThreads / kWarp;  // if one warp hand
 
 // Returns how many blocks `items` need if each handles `per_block`, but at most as many as a grid
 // may have. Kernels therefore loop over the grid (a grid-stride loop).
-inline constexpr std::size_t kMaxBlocks = 65535;
 inline unsigned blocks_for(std::size_t items, unsigned per_block = kThreads) {
-  return static_cast<unsigned>(std::min(kMaxBlocks, (items + per_block - 1) / per_block));
+  return static_cast<unsigned>(std::min(kMaxGridBlocks, (items + per_block - 1) / per_block));
 }
 
 // Launches `blocks` blocks of kThreads threads.
@@ -47,7 +46,7 @@ __device__ void for_each_index(Index count, const F& f) {
 // with_index() for kernels that call for_each_index(), which counts beyond the end.
 template <class F>
 void with_grid_index(std::size_t largest, F&& f) {
-  detail::with_index(largest + kMaxBlocks * kThreads, std::forward<F>(f));
+  detail::with_index(largest + kMaxGridBlocks * kThreads, std::forward<F>(f));
 }
 
 // For kernels in which one warp handles one row: its first row, and the distance to its next one.

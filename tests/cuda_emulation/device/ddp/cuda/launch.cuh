@@ -113,6 +113,8 @@ bool is_usable_argument(const Argument& argument) {
 
 namespace ddp::cu {
 
+inline constexpr std::size_t kMaxGridBlocks = 64;
+
 template <class... Parameters, class... Arguments>
 void launch_kernel(void (*kernel)(Parameters...), unsigned blocks, unsigned threads, Stream stream,
                    Arguments&&... arguments) {
