@@ -63,6 +63,7 @@ std::string locate(const std::string& program, const std::string& search_path, b
     struct stat info {};
     if (::stat(program.c_str(), &info) != 0) refuse(program, errno);
     if (S_ISDIR(info.st_mode)) refuse(program, EISDIR);
+    if (is_python && !S_ISREG(info.st_mode)) refuse(program, EACCES, " (it is no regular file)");
     if (!is_python && !is_executable(program)) {
       const bool nobody_may = (info.st_mode & (S_IXUSR | S_IXGRP | S_IXOTH)) == 0;
       refuse(program, EACCES,

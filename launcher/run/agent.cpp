@@ -2,6 +2,7 @@
 #include "launcher/run/agent.h"
 
 #include <fmt/core.h>
+#include <unistd.h>
 
 #include <csignal>
 #include <cstdlib>
@@ -10,6 +11,7 @@
 
 #include "ddp/base/net/poll_until.h"
 #include "ddp/base/system/host_name.h"
+#include "ddp/base/system/process_status.h"
 #include "ddp/store/tcp_store.h"
 #include "launcher/nodes/node.h"
 #include "launcher/nodes/worker_keys.h"
@@ -18,6 +20,9 @@
 
 namespace ddp::launcher {
 namespace {
+
+// The guardian cannot tell that it goes on, since it may be killed instead.
+constexpr Timeout kSuspendedPause{50};
 
 // A blocked reader of our output must not delay the end of an interrupted job.
 constexpr Timeout kInterruptedDrainTimeout{1000};
@@ -43,9 +48,17 @@ int Agent::run() {
   if (is_interrupted_ && exit_code == 128 + SIGHUP) {
     job_.console.say("terminal closed (SIGHUP); use nohup or --detach");
   }
+  if (job_.plan.on_start) tell_end(exit_code);
   drain_console();
   job_.nodes.leave();
   return exit_code;
+}
+
+// Nobody has waited for the exit code of a detached job.
+void Agent::tell_end(int exit_code) {
+  job_.console.say(fmt::format("the job has ended after {:.1f} s, with exit code {}",
+                               std::chrono::duration<double>(Clock::now() - start_).count(),
+                               exit_code));
 }
 
 int Agent::run_generations() {
@@ -69,7 +82,24 @@ int Agent::run_generations() {
   }
 }
 
-Outcome Agent::run_generation() { return Generation(job_, restart_count_).run(); }
+Outcome Agent::run_generation() {
+  wait_while_suspended();
+  return Generation(job_, restart_count_).run();
+}
+
+// Ctrl-Z stops the workers that run, and the guardian, but not this process.
+void Agent::wait_while_suspended() {
+  const auto is_suspended = [] {
+    const auto guardian = read_process(::getppid());
+    return guardian && guardian->is_stopped();
+  };
+  while (is_suspended() && !job_.signals.find(ends_job)) {
+    std::vector<pollfd> entries;
+    job_.console.add_poll_entries(entries);
+    poll_until(entries, Deadline::after(kSuspendedPause));
+    job_.console.flush();
+  }
+}
 
 Outcome Agent::run_again(Timeout delay) {
   job_.console.say(fmt::format("restart {} of {} in {:.0f} s", restarts_.restarts(),

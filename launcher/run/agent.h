@@ -37,9 +37,12 @@ class Agent {
   void decline_restart();
   void begin_next_generation();
   void open_generation();
+  void wait_while_suspended();
   void drain_console();
+  void tell_end(int exit_code);
 
   Job job_;
+  Clock::time_point start_ = Clock::now();
   RestartPolicy restarts_;
   int restart_count_ = 0;
   bool is_interrupted_ = false;

@@ -49,6 +49,7 @@ Outcome Generation::run() {
 
 void Generation::react() {
   handle_signals();
+  look_at_memory();
   claim_failure();
   const OtherNodes::News news = job_.nodes.news();
   follow_nodes(news);
@@ -66,7 +67,7 @@ void Generation::wait_for_events() {
   logs.add_poll_entries(entries);
   const std::size_t streams = entries.size() - first_stream;
   job_.console.add_poll_entries(entries);
-  const auto watches = earlier(start_watch_.next(), end_watch_.next());
+  const auto watches = earlier(earlier(start_watch_.next(), end_watch_.next()), next_memory_look_);
   poll_until(entries, earlier(earlier(logs.next_flush(), stopper_.next()), watches));
   logs.read_ready(std::span(entries).subspan(first_stream, streams));
   logs.flush_partial_lines();
@@ -180,7 +181,7 @@ void Generation::look_for_stop_request() {
   if (stopper_.is_stopping() || order_.is_stop()) return;
   for (const Worker& worker : workers_.all()) {
     const std::optional<StopRequest> request = workers_.noted(worker.rank()).stop_request;
-    if (!request || request->sender == 0 || request->sender == ::getpid()) continue;
+    if (!request || request->sender == ::getpid()) continue;
     order_.note_request_to_worker();
     job_.nodes.tell_stop_of_worker();
     return job_.console.say(fmt::format("{} to rank {} asked the job to stop",
@@ -236,6 +237,12 @@ void Generation::follow_hurry(const OtherNodes::News& news) {
                                  counted(remaining(), "rank")));
   }
   kill_now();
+}
+
+void Generation::look_at_memory() {
+  if (!next_memory_look_.passed()) return;
+  workers_.look_at_memory();
+  next_memory_look_ = Deadline::after(PostMortem::kBetweenLooks);
 }
 
 void Generation::check_start() {

@@ -16,6 +16,7 @@
 #include "launcher/run/workers.h"
 #include "launcher/verdict/casualties.h"
 #include "launcher/verdict/failure.h"
+#include "launcher/verdict/post_mortem.h"
 
 namespace ddp::launcher {
 
@@ -60,6 +61,7 @@ class Generation {
   void claim_failure();
   void follow_nodes(const OtherNodes::News& news);
   void follow_hurry(const OtherNodes::News& news);
+  void look_at_memory();
   void check_start();
   void check_finished(const OtherNodes::News& news);
   void note_stops_elsewhere(const OtherNodes::News& news);
@@ -80,6 +82,7 @@ class Generation {
   EndWatch end_watch_;
   Casualties casualties_;
   StopOrder order_;
+  Deadline next_memory_look_ = Deadline::after(PostMortem::kBetweenLooks);
   bool has_claimed_ = false;   // has claimed a failure towards the other nodes
   bool has_told_end_ = false;  // has told them that this node's workers have ended
   bool has_children_ = true;

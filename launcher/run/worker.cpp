@@ -149,15 +149,11 @@ Worker::~Worker() {
   ::waitpid(pid_, nullptr, WNOHANG);  // does not wait for a child that is stuck in the kernel
 }
 
-void Worker::wait_for_exec(const Command& command, SignalReader& signals) {
+std::optional<int> Worker::wait_for_exec(const Command& command, SignalReader& signals) {
   const Deadline deadline = Deadline::after(kExecTimeout);
   std::array<pollfd, 2> entries = {{{exec_status_.get(), POLLIN, 0}, {signals.fd(), POLLIN, 0}}};
   while (poll_until(entries, deadline) && entries[0].revents == 0) {
-    const std::optional<int> signal_number = signals.find(ends_job);
-    if (!signal_number) continue;
-    throw LaunchError(fmt::format("{} while rank {} (pid {}) was being loaded",
-                                  signal_name(*signal_number), rank_, pid_),
-                      exit_code_after(*signal_number));
+    if (const auto signal_number = signals.find(ends_job)) return signal_number;
   }
   if (entries[0].revents == 0) {
     throw LaunchError(
@@ -169,7 +165,7 @@ void Worker::wait_for_exec(const Command& command, SignalReader& signals) {
   int error = 0;
   const ssize_t size = ::read(exec_status_.get(), &error, sizeof(error));
   exec_status_.reset();
-  if (size != static_cast<ssize_t>(sizeof(error))) return;  // closed by a successful exec
+  if (size != static_cast<ssize_t>(sizeof(error))) return std::nullopt;  // closed by exec
   if (error < 0) {
     throw LaunchError(fmt::format("--bind: rank {} (pid {}) cannot be kept on its CPUs: {}", rank_,
                                   pid_, error_text(-error)));

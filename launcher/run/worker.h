@@ -40,9 +40,9 @@ class Worker {
   Worker& operator=(Worker&&) = delete;
   ~Worker();
 
-  // Returns once the child has executed the program. Throws LaunchError if exec failed, or if a
-  // signal came first that ends the job; next() still returns it.
-  void wait_for_exec(const Command& command, SignalReader& signals);
+  // Waits until the child has executed the program, or a signal has come that ends the job: returns
+  // that one, and next() still returns it. Throws LaunchError if exec failed.
+  [[nodiscard]] std::optional<int> wait_for_exec(const Command& command, SignalReader& signals);
 
   [[nodiscard]] int rank() const { return rank_; }
   [[nodiscard]] int local_rank() const { return local_rank_; }

@@ -49,15 +49,27 @@ Workers::Workers(const Job& job, int restart_count)
   if (!remark.empty()) job_.console.say(remark);
   folder_ = job_.files.attempt();
   start({.restart_count = restart_count, .folder = folder_, .worker_slots = slots_.path()});
+  const bool are_loaded = wait_until_loaded();
   for (Worker& worker : workers_) {
-    worker.wait_for_exec(job_.plan.command, job_.signals);
     read_output(worker);
     if (!job_.plan.verbose) continue;
     const Placement placement = placement_of(job_.plan, worker.local_rank());
     job_.console.say(fmt::format("rank {}: pid {}{}", worker.rank(), worker.pid(),
                                  describe_placement(placement)));
   }
-  if (job_.plan.on_start) job_.plan.on_start();
+  if (are_loaded && job_.plan.on_start) job_.plan.on_start();
+}
+
+// False if a signal came first that ends the job: it ends these workers like any others.
+bool Workers::wait_until_loaded() {
+  for (Worker& worker : workers_) {
+    const auto signal_number = worker.wait_for_exec(job_.plan.command, job_.signals);
+    if (!signal_number) continue;
+    job_.console.say(fmt::format("{} while rank {} (pid {}) was being loaded",
+                                 signal_name(*signal_number), worker.rank(), worker.pid()));
+    return false;
+  }
+  return true;
 }
 
 void Workers::start(const Attempt& attempt) {

@@ -22,8 +22,8 @@ namespace ddp::launcher {
 // has noted and left behind. Decides nothing. Ranks are those of the job.
 class Workers {
  public:
-  // Starts them. Call it on the main thread. Throws LaunchError or SystemError if one cannot be
-  // started; no worker is left then.
+  // Starts them. Returns early if a signal comes that ends the job. Call it on the main thread.
+  // Throws LaunchError or SystemError if one cannot be started; no worker is left then.
   Workers(const Job& job, int restart_count);
 
   [[nodiscard]] const std::vector<Worker>& all() const { return workers_; }
@@ -45,11 +45,14 @@ class Workers {
   // Call it right after the process was reaped. Nothing if that is no worker, but an adopted
   // orphan.
   [[nodiscard]] std::optional<Ending> record_end(pid_t pid, int status, const rusage& usage);
+  // To be called every PostMortem::kBetweenLooks.
+  void look_at_memory() { post_mortem_.look(); }
   // Completes a failure by what its first worker has left: its step, frames, last lines and files.
   void add_traces(WorkerFailure& failure) const;
 
  private:
   void start(const Attempt& attempt);
+  [[nodiscard]] bool wait_until_loaded();
   void read_output(Worker& worker);
   [[nodiscard]] int local_rank(int rank) const { return rank - job_.layout.first_rank; }
 

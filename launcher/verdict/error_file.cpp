@@ -45,8 +45,11 @@ ErrorRecord record_of(const Json& json) {
   const auto extra = message.find("extraInfo");
   if (extra == message.end() || !extra->is_object()) return record;
   record.step = number_of(*extra, "step");
+  if (record.step && *record.step < 0) record.step.reset();
   record.caused_by_peer = text_of(*extra, "caused_by_peer") == "true";
-  record.hang = text_of(*extra, "hang");
+  if (const auto hang = extra->find("hang"); hang != extra->end() && hang->is_string()) {
+    record.hang = hang->get<std::string>();
+  }
   record.tells_cause = extra->contains("caused_by_peer");
   return record;
 }

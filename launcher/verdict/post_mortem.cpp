@@ -8,6 +8,7 @@
 #include <csignal>
 #include <filesystem>
 #include <system_error>
+#include <utility>
 
 #include "launcher/processes/shared_memory.h"
 #include "launcher/verdict/error_file.h"
@@ -36,8 +37,14 @@ std::string hint_about(int signal_number) {
 
 }  // namespace
 
-PostMortem::PostMortem()
-    : memory_(MemorySource::of_this_process()), memory_before_(read_memory_state(memory_)) {}
+PostMortem::PostMortem(MemorySource source)
+    : memory_(std::move(source)),
+      memory_before_(read_memory_state(memory_)),
+      memory_lately_(memory_before_) {}
+
+void PostMortem::look() {
+  memory_before_ = std::exchange(memory_lately_, read_memory_state(memory_));
+}
 
 Ending PostMortem::examine(Ending ending, const rusage& usage,
                            const std::string& error_file) const {

@@ -5,6 +5,7 @@
 
 #include <string>
 
+#include "ddp/base/time.h"
 #include "launcher/verdict/failure.h"
 #include "launcher/verdict/memory_watch.h"
 
@@ -13,7 +14,12 @@ namespace ddp::launcher {
 // Finds out why workers have ended. Construct it before the workers start.
 class PostMortem {
  public:
-  PostMortem();
+  explicit PostMortem(MemorySource source = MemorySource::of_this_process());
+
+  // What the kernel has killed for lack of memory counts as the reason of an end only if it was
+  // after the last look but one, so look now and then.
+  static constexpr Timeout kBetweenLooks = std::chrono::seconds(10);
+  void look();
 
   // Completes an ending of which rank, pid and status are known. Call it right after the worker was
   // reaped, while its surroundings are unchanged. `error_file` is where it may have left a record.
@@ -22,7 +28,8 @@ class PostMortem {
 
  private:
   MemorySource memory_;
-  MemoryState memory_before_;
+  MemoryState memory_before_;  // of the last look but one
+  MemoryState memory_lately_;  // of the last look
 };
 
 }  // namespace ddp::launcher

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <map>
@@ -138,6 +139,21 @@ TEST_CASE("the ranks of a trace are in order even when sorted by name", "[main]"
   REQUIRE(ranks.size() == kRanks);
   int expected = 0;
   for (const auto& [name, rank] : ranks) CHECK(rank == expected++);
+}
+
+// A container is one. The rank cannot see the sender's pid.
+TEST_CASE("a signal from outside the job's PID namespace stops all ranks, too", "[main]") {
+  const Arguments in_namespace = {"/usr/bin/unshare", "--pid", "--fork", "--mount-proc"};
+  if (ChildProcess(in_namespace + Arguments{"true"}).wait(25s) != 0) {
+    std::fprintf(stderr, "SKIPPED: no PID namespace can be made here (not root?)\n");
+    return;
+  }
+  ChildProcess job(in_namespace + train_command(2, {"--epochs", "1000"}));
+  job.wait_for_output("step 100/");
+  const pid_t launcher = test::first_child_of(job.pid());
+  REQUIRE(kill(test::first_child_of(test::first_child_of(launcher)), SIGTERM) == 0);
+  CHECK(job.wait(25s) == 128 + SIGTERM);
+  CHECK_THAT(job.err(), Catch::EndsWith("ddp-launch: SIGTERM to rank 0 asked the job to stop\n"));
 }
 
 TEST_CASE("a rank that is killed ends the job with its signal", "[main]") {

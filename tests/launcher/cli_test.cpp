@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 //
 // Tests the command line of the built ddp-launch.
+#include <sys/stat.h>
+
 #include <catch2/catch.hpp>
 
 #include <filesystem>
@@ -102,4 +104,11 @@ TEST_CASE("a dry run says what would be started, and starts nothing", "[launcher
                              Contains("rank 1: RANK=1 LOCAL_RANK=1"));
   CHECK_FALSE(std::filesystem::exists(mark));
   CHECK(launch({"--dry-run", "no-such-program"}).exit_code == 127);
+}
+
+TEST_CASE("a pipe with a Python file's name is refused, not read", "[launcher][cli]") {
+  const TemporaryDirectory folder;
+  const std::string pipe = (folder / "train.py").string();
+  REQUIRE(::mkfifo(pipe.c_str(), 0600) == 0);
+  check_refusal(command({pipe}), 126, "it is no regular file");
 }

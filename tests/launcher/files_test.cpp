@@ -91,6 +91,8 @@ TEST_CASE("an invalid error file is ignored", "[error-file]") {
   CHECK(parse(R"({"message": {"message": "m", "extraInfo": 3}})")->message == "m");
   CHECK_FALSE(parse(R"({"message": {"message": "m", "extraInfo": {"step": "x"}}})")->step);
   CHECK(parse(R"({"message": {"message": "m", "extraInfo": {"step": 7}}})")->step == 7);
+  CHECK_FALSE(parse(R"({"message": {"message": "m", "extraInfo": {"step": -3}}})")->step);
+  CHECK(parse(R"({"message": {"message": "m", "extraInfo": {"hang": 5}}})")->hang.empty());
   CHECK_FALSE(read_error_record("/no/such/file"));
   CHECK_FALSE(read_error_record(""));
   CHECK_FALSE(read_error_record("/dev"));

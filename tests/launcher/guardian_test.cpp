@@ -2,6 +2,7 @@
 //
 // Checks that the built ddp-launch leaves nothing behind, however it ends, and how it handles
 // signals.
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <csignal>
 #include <cstdio>
@@ -177,6 +178,40 @@ TEST_CASE("Ctrl-Z on a terminal suspends the workers, and fg continues them",
   terminal.check_report_ends();
 }
 
+TEST_CASE("while a job is suspended it is not started again", "[guardian][terminal]") {
+  // The pause before a restart is a second.
+  const std::string shell_script =
+      "set -m; \"$@\"; echo stopped >&3; sleep 3; echo continued >&3; fg";
+  Terminal terminal({"sh", "-c", shell_script, "sh", DDP_LAUNCH_PATH, "--max_restarts", "1", "--",
+                     "sh", "-c",
+                     "[ $TORCHELASTIC_RESTART_COUNT = 1 ] && exec echo again >&3; "
+                     "echo fails >&3; exit 3"});
+  terminal.read_report("fails\n");
+  terminal.type("\x1a");
+  terminal.read_report("stopped\n");
+  terminal.read_report("continued\n");
+  terminal.read_report("again\n");
+  CHECK(terminal.wait(kStopBound) == 0);
+  terminal.check_report_ends();
+}
+
+TEST_CASE("a launcher that is killed while it loads its workers leaves nothing behind",
+          "[guardian]") {
+  const TemporaryDirectory folder;
+  const std::string file = folder / "pids";
+  // Those that have left their sessions do not die with the agent.
+  ChildProcess child(
+      shell({"-n", "24"}, "setsid sleep 1000 & echo pid=$!. >>" + file + "; exec sleep 1000"));
+  REQUIRE(ddp::test::becomes_true([&] { return std::filesystem::exists(file); }));
+  child.send_signal(SIGKILL);
+  CHECK(child.wait(kStopBound) == 128 + SIGKILL);
+  CHECK(ddp::test::becomes_true([&] {
+    return std::ranges::all_of(pids_in(bytes_of(file)), [](pid_t pid) {
+      return ddp::test::wait_until_gone(pid, Timeout(0));
+    });
+  }));
+}
+
 TEST_CASE("a launcher that is killed while it is suspended takes its workers along",
           "[guardian][terminal]") {
   const TemporaryDirectory folder;
@@ -261,6 +296,8 @@ TEST_CASE("--detach prints pid and log file, and returns while the job runs", "[
   ::kill(pid, SIGTERM);
   CHECK(ddp::test::wait_until_gone(pid, kStopBound));
   CHECK_THAT(bytes_of(match[2].str()), Contains("SIGTERM: stopping 2 ranks"));
+  CHECK_THAT(last_line(bytes_of(match[2].str())),
+             Catch::Matches("ddp-launch: the job has ended after [0-9.]+ s, with exit code 143"));
 }
 
 TEST_CASE("--detach refuses what the job would refuse, and leaves no file", "[detach]") {

@@ -8,6 +8,7 @@
 #include <filesystem>
 
 #include "launcher/verdict/memory_watch.h"
+#include "launcher/verdict/post_mortem.h"
 #include "support/files.h"
 
 using namespace ddp::launcher;
@@ -23,10 +24,12 @@ class FakeKernel {
     std::filesystem::create_directories((folder_ / path).parent_path());
     write_bytes(folder_ / path, text);
   }
+  [[nodiscard]] MemorySource source(const std::string& membership) const {
+    return {.cgroup = {.membership = membership, .mount = (folder_ / "cgroup").string()},
+            .proc = (folder_ / "proc").string()};
+  }
   [[nodiscard]] MemoryState read(const std::string& membership) const {
-    return read_memory_state(
-        {.cgroup = {.membership = membership, .mount = (folder_ / "cgroup").string()},
-         .proc = (folder_ / "proc").string()});
+    return read_memory_state(source(membership));
   }
 
  private:
@@ -88,6 +91,23 @@ TEST_CASE("without readable counters nothing is claimed", "[memory]") {
   kernel.write("cgroup/memory.events", "garbage\noom_kill many\n");
   kernel.write("cgroup/memory.max", "plenty\n");
   CHECK(kernel.read("0::/\n") == MemoryState{0, std::nullopt});
+}
+
+TEST_CASE("an old kill by the kernel does not explain a new end", "[memory]") {
+  const FakeKernel kernel;
+  kernel.write("cgroup/memory.events", "oom_kill 2\n");
+  PostMortem post_mortem(kernel.source("0::/\n"));
+  const auto is_explained = [&] {
+    const Ending ending{.rank = 0, .pid = 1, .status = W_EXITCODE(0, SIGKILL)};
+    return post_mortem.examine(ending, {}, "").out_of_memory.has_value();
+  };
+  CHECK_FALSE(is_explained());
+  kernel.write("cgroup/memory.events", "oom_kill 3\n");
+  CHECK(is_explained());
+  post_mortem.look();  // perhaps just before the launcher hears of the end
+  CHECK(is_explained());
+  post_mortem.look();
+  CHECK_FALSE(is_explained());
 }
 
 TEST_CASE("a kill by the kernel is distinguished from one by a user", "[memory]") {

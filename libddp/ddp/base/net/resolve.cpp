@@ -92,8 +92,8 @@ bool is_loopback(const sockaddr& address) {
     const auto& ipv4 = reinterpret_cast<const sockaddr_in&>(address);
     return (ntohl(ipv4.sin_addr.s_addr) >> 24) == 127;
   }
-  const auto& ipv6 = reinterpret_cast<const sockaddr_in6&>(address);
-  return IN6_IS_ADDR_LOOPBACK(&ipv6.sin6_addr);
+  const in6_addr& ipv6 = reinterpret_cast<const sockaddr_in6&>(address).sin6_addr;
+  return IN6_IS_ADDR_LOOPBACK(&ipv6) || (IN6_IS_ADDR_V4MAPPED(&ipv6) && ipv6.s6_addr[12] == 127);
 }
 
 bool is_any(const sockaddr& address) {
