@@ -40,9 +40,12 @@ struct WorkerPlan {
   // The time between SIGTERM, or SIGUSR1 from outside, and SIGKILL.
   Timeout failure_grace{2000};
   Timeout keyboard_grace{3000};
-  Timeout outside_grace{30000};         // for a signal from a scheduler or a terminal that closes
-  std::function<void()> on_start = {};  // called when the workers of an attempt have started
+  Timeout outside_grace{30000};  // for a signal from a scheduler or a terminal that closes
+  // Called when the workers of an attempt have started; for a detached job only.
+  std::function<void()> on_start = {};
   bool verbose = false;
+
+  [[nodiscard]] bool is_detached() const { return on_start != nullptr; }
 };
 
 // The job's nodes and ranks, as this node sees them.

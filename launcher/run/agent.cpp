@@ -21,7 +21,13 @@
 namespace ddp::launcher {
 namespace {
 
-// The guardian cannot tell that it goes on, since it may be killed instead.
+// Ctrl-Z stops the workers that run, and the guardian, but not this process.
+bool is_suspended() {
+  const auto guardian = read_process(::getppid());
+  return guardian && guardian->is_stopped();
+}
+
+// Between looks whether the job is still suspended: nothing else tells.
 constexpr Timeout kSuspendedPause{50};
 
 // A blocked reader of our output must not delay the end of an interrupted job.
@@ -48,7 +54,7 @@ int Agent::run() {
   if (is_interrupted_ && exit_code == 128 + SIGHUP) {
     job_.console.say("terminal closed (SIGHUP); use nohup or --detach");
   }
-  if (job_.plan.on_start) tell_end(exit_code);
+  if (job_.plan.is_detached()) tell_end(exit_code);
   drain_console();
   job_.nodes.leave();
   return exit_code;
@@ -62,6 +68,7 @@ void Agent::tell_end(int exit_code) {
 }
 
 int Agent::run_generations() {
+  wait_while_suspended();
   Outcome outcome = run_generation();
   for (;;) {
     const std::optional<Failure> failure = agree_on_failure(outcome);
@@ -82,18 +89,10 @@ int Agent::run_generations() {
   }
 }
 
-Outcome Agent::run_generation() {
-  wait_while_suspended();
-  return Generation(job_, restart_count_).run();
-}
+Outcome Agent::run_generation() { return Generation(job_, restart_count_).run(); }
 
-// Ctrl-Z stops the workers that run, and the guardian, but not this process.
 void Agent::wait_while_suspended() {
-  const auto is_suspended = [] {
-    const auto guardian = read_process(::getppid());
-    return guardian && guardian->is_stopped();
-  };
-  while (is_suspended() && !job_.signals.find(ends_job)) {
+  while (is_suspended() && !job_.signals.find(ends_job) && !job_.nodes.news().is_bad()) {
     std::vector<pollfd> entries;
     job_.console.add_poll_entries(entries);
     poll_until(entries, Deadline::after(kSuspendedPause));
@@ -212,7 +211,7 @@ Outcome Agent::wait_for_restart(Timeout delay) {
   const Deadline pause = Deadline::after(delay);
   bool is_opened = job_.layout.node_rank != 0;
   for (;;) {
-    const bool is_over = pause.passed();
+    const bool is_over = pause.passed() && !is_suspended();
     if (is_over && !std::exchange(is_opened, true)) open_generation();
     const OtherNodes::News news = job_.nodes.news();
     if (news.is_bad()) {
@@ -226,7 +225,8 @@ Outcome Agent::wait_for_restart(Timeout delay) {
     }
     std::vector<pollfd> entries = {{job_.signals.fd(), POLLIN, 0}, {job_.nodes.fd(), POLLIN, 0}};
     job_.console.add_poll_entries(entries);
-    poll_until(entries, is_over ? std::nullopt : std::optional(pause));
+    const Deadline next = pause.passed() ? Deadline::after(kSuspendedPause) : pause;
+    poll_until(entries, is_over ? std::nullopt : std::optional(next));
     job_.console.flush();
   }
 }

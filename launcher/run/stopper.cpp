@@ -76,7 +76,8 @@ void Stopper::signal_all(int signal_number) const {
   for (const Worker& worker : workers_) {
     if (worker.has_ended()) continue;
     groups.push_back(worker.pid());
-    ::kill(-worker.pid(), signal_number);
+    // A worker that is being loaded may not lead its group yet.
+    if (::kill(-worker.pid(), signal_number) != 0) ::kill(worker.pid(), signal_number);
   }
   for (const ProcessStat& process : survivors()) {
     if (std::ranges::find(groups, process.group) == groups.end()) {

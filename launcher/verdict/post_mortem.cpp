@@ -39,11 +39,11 @@ std::string hint_about(int signal_number) {
 
 PostMortem::PostMortem(MemorySource source)
     : memory_(std::move(source)),
-      memory_before_(read_memory_state(memory_)),
-      memory_lately_(memory_before_) {}
+      look_before_last_(read_memory_state(memory_)),
+      last_look_(look_before_last_) {}
 
 void PostMortem::look() {
-  memory_before_ = std::exchange(memory_lately_, read_memory_state(memory_));
+  look_before_last_ = std::exchange(last_look_, read_memory_state(memory_));
 }
 
 Ending PostMortem::examine(Ending ending, const rusage& usage,
@@ -56,7 +56,7 @@ Ending PostMortem::examine(Ending ending, const rusage& usage,
     if (!error) ending.recorded_at = time;
   }
   ending.out_of_memory =
-      find_out_of_memory(ending.status, memory_before_, read_memory_state(memory_));
+      find_out_of_memory(ending.status, look_before_last_, read_memory_state(memory_));
   if (ending.out_of_memory) {
     ending.out_of_memory->resident_bytes = std::int64_t{usage.ru_maxrss} * 1024;
   }

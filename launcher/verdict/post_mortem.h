@@ -28,8 +28,8 @@ class PostMortem {
 
  private:
   MemorySource memory_;
-  MemoryState memory_before_;  // of the last look but one
-  MemoryState memory_lately_;  // of the last look
+  MemoryState look_before_last_;
+  MemoryState last_look_;
 };
 
 }  // namespace ddp::launcher

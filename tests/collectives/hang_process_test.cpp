@@ -4,8 +4,8 @@
 #include <signal.h>
 #include <catch2/catch.hpp>
 
-#include <deque>
 #include <filesystem>
+#include <map>
 #include <string>
 #include <thread>
 #include <vector>
@@ -36,17 +36,20 @@ std::vector<std::string> warnings_about(Job& job, const std::string& text) {
 }
 
 // This job over each backend, all at the same time, since they mostly wait.
-std::deque<Job> over_all_backends(const std::string& mode) {
-  std::deque<Job> jobs;
-  for (const std::string& backend : test::cpu_backends()) jobs.emplace_back(3, mode, backend);
+std::map<std::string, Job> over_all_backends(const std::string& mode) {
+  std::map<std::string, Job> jobs;
+  for (const std::string& backend : test::cpu_backends()) {
+    jobs.try_emplace(backend, 3, mode, backend);
+  }
   return jobs;
 }
 
 }  // namespace
 
 TEST_CASE("a late rank is named once per window, and again at the timeout", "[process][hang]") {
-  std::deque<Job> jobs = over_all_backends("absent");
-  for (Job& job : jobs) {
+  std::map<std::string, Job> jobs = over_all_backends("absent");
+  for (auto& [backend, job] : jobs) {
+    INFO(backend);
     const std::string culprit = "pid " + std::to_string(job[2].pid()) + ", cpu)";
     for (const int rank : {0, 1}) CHECK(job[rank].wait(3s + kBound) == 3);
     const auto warnings = warnings_about(job, "has not joined all_reduce #6 (bucket 0: layer3.*);");
@@ -125,12 +128,13 @@ TEST_CASE("a stopped rank is reported as stopped, not as dead", "[process][hang]
 
 TEST_CASE("a stopped peer of a batch of receives is named, not one of the others",
           "[process][hang]") {
-  std::deque<Job> jobs = over_all_backends("batch");
-  for (Job& job : jobs) {
+  std::map<std::string, Job> jobs = over_all_backends("batch");
+  for (auto& [backend, job] : jobs) {
     job.wait_until_ready();
     job[2].send_signal(SIGSTOP);
   }
-  for (Job& job : jobs) {
+  for (auto& [backend, job] : jobs) {
+    INFO(backend);
     CHECK(job[0].wait(3s + kBound) == 3);
     CHECK_THAT(last_line(job[0].err()),
                Catch::Contains("timed out after 3000 ms: rank 2 (") &&
@@ -140,8 +144,9 @@ TEST_CASE("a stopped peer of a batch of receives is named, not one of the others
 }
 
 TEST_CASE("of several peers of a batch, none is blamed without a reason", "[process][hang]") {
-  std::deque<Job> jobs = over_all_backends("batch");
-  for (Job& job : jobs) {
+  std::map<std::string, Job> jobs = over_all_backends("batch");
+  for (auto& [backend, job] : jobs) {
+    INFO(backend);
     CHECK(job[0].wait(3s + kBound) == 3);
     CHECK_THAT(last_line(job[0].err()),
                Catch::Contains("timed out after 3000 ms: at least one of ranks 1, 2 has not joined "

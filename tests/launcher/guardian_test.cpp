@@ -212,6 +212,20 @@ TEST_CASE("a launcher that is killed while it loads its workers leaves nothing b
   }));
 }
 
+// It has no need of its grace, which is longer than the bound.
+TEST_CASE("a signal ends a job at once while it loads its workers", "[guardian]") {
+  for (int round = 0; round < 10; ++round) {
+    const int signal_number = round % 2 == 0 ? SIGTERM : SIGINT;
+    const TemporaryDirectory folder;
+    const std::string file = folder / "started";
+    ChildProcess child(shell({"-n", "16", "--grace", "100"}, ">" + file + "; exec sleep 1000"));
+    REQUIRE(ddp::test::becomes_true([&] { return std::filesystem::exists(file); }));
+    child.send_signal(signal_number);
+    CHECK(child.wait(kStopBound) == 128 + signal_number);
+    CHECK_THAT(child.err(), !Contains("had not ended"));
+  }
+}
+
 TEST_CASE("a launcher that is killed while it is suspended takes its workers along",
           "[guardian][terminal]") {
   const TemporaryDirectory folder;

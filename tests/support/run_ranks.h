@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <exception>
 #include <functional>
 #include <iterator>
 #include <stdexcept>
@@ -17,8 +18,13 @@ void run_ranks(int world_size, const std::function<void(int rank)>& fn);
 // Likewise runs fn(each) for all cases at the same time, for those that mostly wait.
 template <class Cases, class F>
 void for_each_at_once(const Cases& cases, const F& fn) {
-  run_ranks(static_cast<int>(std::size(cases)),
-            [&](int i) { fn(cases[static_cast<std::size_t>(i)]); });
+  run_ranks(static_cast<int>(std::size(cases)), [&](int i) {
+    try {
+      fn(cases[static_cast<std::size_t>(i)]);
+    } catch (const std::exception& error) {
+      throw std::runtime_error("case " + std::to_string(i) + ": " + error.what());
+    }
+  });
 }
 
 inline void expect(bool condition, const std::string& what) {

@@ -40,9 +40,9 @@ class [[nodiscard]] ScopedDivisor : ScopedValue<const double*> {
 };
 
 // As ScopedLabel, with a label that the group's recorder has already.
-class [[nodiscard]] Labelled : ScopedValue<OperationLabels::Label> {
+class [[nodiscard]] ScopedKnownLabel : ScopedValue<OperationLabels::Label> {
  public:
-  Labelled(ProcessGroup& group, OperationLabels::Label label)
+  ScopedKnownLabel(ProcessGroup& group, OperationLabels::Label label)
       : ScopedValue(group.state().context.label, label) {}
 };
 

@@ -227,7 +227,7 @@ void DistributedDataParallel::Impl::broadcast_buffers(Stream stream) {
   }
   if (!buffers_ || options_.buffer_sync == BufferSync::kNever) return;
   const ScopedIssuer issued(*group_, reducer_.issuer());
-  const Labelled labelled(*group_, buffers_label_);
+  const ScopedKnownLabel labelled(*group_, buffers_label_);
   static_cast<void>(buffers_->run(stream));
   if (replicas_) replicas_->take_buffers(stream);
 }
@@ -330,7 +330,7 @@ void DistributedDataParallel::Impl::before_launch(std::size_t b, Stream stream) 
 }
 
 void DistributedDataParallel::Impl::launch_control(Stream stream) {
-  const Labelled labelled(*group_, control_label_);
+  const ScopedKnownLabel labelled(*group_, control_label_);
   control_.launch(own_, stream);
 }
 

@@ -175,7 +175,7 @@ void Reducer::launch(std::size_t b) {
   zero_missing(b, producer);
   if (factor_ != 1 && !zeros_) scale(bucket(b), factor_, producer);
   before_launch_(b, producer);
-  const Labelled labelled(group_, launch.label);
+  const ScopedKnownLabel labelled(group_, launch.label);
   launch.work = hook_ ? hook_->launch(describe(b), producer) : all_reduce(b, producer);
   if (recorder_) recorder_->launched(b, launch.work);
   ++launch_count_;

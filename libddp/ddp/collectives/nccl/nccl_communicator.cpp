@@ -72,7 +72,8 @@ void close(ncclComm_t handle, NcclCommunicator::End how, Device device) noexcept
 }
 
 // A communicator that nobody uses yet. Shared with the thread that makes it, which may be done only
-// after the group's start has failed; whoever lets go of it last then aborts it.
+// after the group's start has failed; whoever lets go of it last then aborts it. NCCL may give one
+// even if its making fails, and wants that aborted, too.
 struct NewCommunicator {
   NewCommunicator(const NcclApi& its_nccl, Device its_device)
       : nccl(its_nccl), device(its_device) {}

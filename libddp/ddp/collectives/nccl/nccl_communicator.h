@@ -24,7 +24,8 @@ namespace ddp {
 class NcclCommunicator {
  public:
   // Collective. NCCL's id is passed through config.store under "nccl_id". Throws TimeoutError after
-  // config.start_timeout. Tests may pass another NcclApi.
+  // config.start_timeout, and up to 10 s later if what was made by then does not close. Tests may
+  // pass another NcclApi.
   explicit NcclCommunicator(const GroupConfig& config, const NcclApi& nccl = open_nccl());
   ~NcclCommunicator() { abort(); }
   NcclCommunicator(const NcclCommunicator&) = delete;

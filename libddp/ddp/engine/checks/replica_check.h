@@ -76,8 +76,8 @@ class ReplicaCheck {
   HostMirror fingerprints_;  // uint64; the parameters' first, then the buffers'
   std::uint64_t every_;
   std::uint64_t steps_before_ = 0;
-  // A step, as messages number it, and the fingerprints as of then: those that combined_ is made
-  // of. On CUDA those of a later step may already be on their way while the ranks compare these.
+  // The fingerprints that combined_ is made of, and the step of the parameters', as messages number
+  // it. On CUDA those of a later step may already be on their way while the ranks compare these.
   std::uint64_t compared_in_ = 0;
   std::vector<std::uint64_t> compared_;
   std::uint64_t taken_in_ = 0;                    // the same for when the parameters were last read
