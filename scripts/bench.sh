@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT
 #
 # Builds in release mode and prints the tables of all benchmarks with their default sizes. Takes
-# about six minutes after the build; use the machine for nothing else meanwhile.
+# six to ten minutes after the build; use the machine for nothing else meanwhile.
 # docs/benchmarks.md explains the tables.
 set -euo pipefail
 cd "$(dirname "$0")/.."
