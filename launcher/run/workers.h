@@ -23,8 +23,8 @@ namespace ddp::launcher {
 class Workers {
  public:
   // Starts them. Returns early if a signal comes that ends the job: then some may not have left our
-  // session yet, nor executed the program. Call it on the main thread.
-  // Throws LaunchError or SystemError if one cannot be started; no worker is left then.
+  // session yet, nor executed the program. Call it on the main thread. Throws LaunchError or
+  // SystemError if one cannot be started; no worker is left then.
   Workers(const Job& job, int restart_count);
 
   [[nodiscard]] const std::vector<Worker>& all() const { return workers_; }

@@ -380,7 +380,7 @@ TEST_CASE("a rank that never starts causes a TimeoutError", "[gpu][nccl]") {
   config.store = std::make_shared<HashStore>();
   config.world_size = 2;
   config.device = kGpu;
-  config.start_timeout = 1s;
+  config.start_timeout = 3s;
   test::has_abandoned_threads = true;
   CHECK_THROWS_AS(make_nccl_process_group(config), TimeoutError);
 }
