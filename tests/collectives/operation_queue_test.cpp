@@ -7,6 +7,7 @@
 #include <chrono>
 #include <future>
 #include <memory>
+#include <new>
 #include <vector>
 
 #include "ddp/base/error.h"
@@ -41,6 +42,31 @@ TEST_CASE("all later waits throw the first exception of a queue", "[collectives]
   CHECK_THROWS_WITH(queue.wait(first, 10s), "rank 1 died");
   CHECK_THROWS_AS(queue.wait(first, 10s), PeerError);
   CHECK_THROWS_AS(submit_barrier(queue), PeerError);
+}
+
+TEST_CASE("an operation that cannot be posted runs all the same", "[collectives]") {
+  std::atomic<std::size_t> executed = 0;
+  OperationQueue queue(
+      "test", "[test]", std::make_shared<FlightRecorder>(),
+      [&](std::span<const Collective> batch) { executed += batch.size(); },
+      {.post = [](const Collective&) -> OperationQueue::Posting { throw std::bad_alloc(); },
+       .finish = [](const Collective&) { return false; }});
+  std::uint64_t last = 0;
+  REQUIRE_NOTHROW(last = submit_barrier(queue));
+  queue.wait(last, 10s);
+  CHECK(executed == 1);
+}
+
+TEST_CASE("a queue survives what a listener throws", "[collectives]") {
+  const auto fail_to_report = [](const FlightRecorder&, const std::exception_ptr&) {
+    throw std::bad_alloc();
+  };
+  OperationQueue queue(
+      "test", "[test]",
+      std::make_shared<FlightRecorder>(16, FlightRecorder::Listeners{.broken = fail_to_report}),
+      [&](std::span<const Collective>) { throw PeerError("rank 1 died"); });
+  const std::uint64_t first = submit_barrier(queue);
+  CHECK_THROWS_WITH(queue.wait(first, 10s), "rank 1 died");
 }
 
 TEST_CASE("room for a batch is made by running what was left to a waiting thread",

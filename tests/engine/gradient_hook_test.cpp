@@ -3,8 +3,13 @@
 // Gradient hooks, and models whose gradients have several dtypes.
 #include <catch2/catch.hpp>
 
+#include <algorithm>
 #include <cmath>
+#include <functional>
+#include <memory>
+#include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "ddp/base/half.h"
@@ -17,6 +22,8 @@
 using namespace ddp;
 using test::error_of;
 using test::expect;
+using test::mark_all;
+using test::Model;
 using test::run_groups;
 using test::run_on_all_backends;
 
@@ -76,6 +83,28 @@ class DoublingHook final : public GradientHook {
   ProcessGroup& group_;
   int& finished_;
   Work work_;
+};
+
+// A hook that reduces in a group of its own or of the program's.
+class OtherGroupHook final : public GradientHook {
+ public:
+  OtherGroupHook(
+      std::shared_ptr<ProcessGroup> group, const BucketLayout& layout,
+      std::function<void()> ends = [] {})
+      : group_(std::move(group)), works_(layout.buckets.size()), ends_(std::move(ends)) {}
+  ~OtherGroupHook() override { ends_(); }
+  std::string name() const override { return "other group"; }
+  Work launch(const GradientBucket& bucket, Stream producer) override {
+    return works_[bucket.index] = group_->all_reduce(bucket.gradients, ReduceOp::kSum, producer);
+  }
+  void finish(const GradientBucket& bucket, Stream consumer) override {
+    works_[bucket.index].wait(consumer);
+  }
+
+ private:
+  std::shared_ptr<ProcessGroup> group_;
+  std::vector<Work> works_;
+  std::function<void()> ends_;  // called before the group ends
 };
 
 }  // namespace
@@ -225,4 +254,56 @@ TEST_CASE("different hooks of ranks are an error at construction", "[engine][hoo
   for (const std::string& error : errors) {
     CHECK(error == "[ddp] models differ in hook: rank 0 has none, rank 1 has compress_to_bfloat16");
   }
+}
+
+TEST_CASE("an engine that an exception destroys releases its gradients from a hook's group",
+          "[engine][hook]") {
+  run_on_all_backends(2, [](ProcessGroup& group) {
+    const auto others = group.duplicate();
+    Model model(group.rank());
+    std::vector<double> gradients(309);
+    const auto run_step = [&] {
+      const auto make_hook = [&](ProcessGroup&, const BucketLayout& layout) {
+        return std::make_unique<OtherGroupHook>(others, layout);
+      };
+      DistributedDataParallel ddp(group.shared_from_this(), model.parameters,
+                                  {.flat_gradients = buffer_of(gradients), .hook = make_hook});
+      (void)ddp.begin_step();
+      if (group.rank() == 1) (void)group.store().get("gone");  // rank 0's engine
+      mark_all(ddp);
+      if (group.rank() == 0) throw std::runtime_error("an error of the program");
+      ddp.wait();
+    };
+    const std::string error = error_of(run_step);
+    if (group.rank() == 0) {
+      std::ranges::fill(gradients, -7);
+      group.store().set("gone", "");
+    }
+    (void)error_of([&] { others->barrier().wait(); });  // is behind the reductions
+    if (group.rank() == 0) {
+      expect(std::ranges::count(gradients, -7) == 309, "the memory is the caller's again");
+    } else {
+      expect(error.find("an exception left") != std::string::npos, error);
+    }
+  });
+}
+
+TEST_CASE("a hook's own group ends before the buckets in which it reduces", "[engine][hook]") {
+  run_on_all_backends(2, [](ProcessGroup& group) {
+    std::vector<double> values(100000);  // too many to travel without shared memory
+    const std::vector<Parameter> parameters = {{"w", {100000}, buffer_of(values)}};
+    const auto run_step = [&] {
+      const auto make_hook = [&](ProcessGroup& g, const BucketLayout& layout) {
+        const auto end = [&g] { g.store().set("gone " + std::to_string(g.rank()), ""); };
+        return std::make_unique<OtherGroupHook>(g.duplicate(), layout, end);
+      };
+      DistributedDataParallel ddp(group.shared_from_this(), parameters, {.hook = make_hook});
+      (void)ddp.begin_step();
+      if (group.rank() == 1) (void)group.store().get("gone 0");
+      ddp.mark_ready(0);
+      if (group.rank() == 0) throw std::runtime_error("an error of the program");
+      ddp.wait();
+    };
+    expect(!error_of(run_step).empty(), "both ranks fail");
+  });
 }

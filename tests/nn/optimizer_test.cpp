@@ -339,6 +339,10 @@ TEST_CASE("optimizers refuse parameters and options that contradict each other",
   Parameter on_gpu("w", Tensor::view(elsewhere, pair.w.value().shape()));
   CHECK(error_of([&] { Sgd(pair.context, std::vector{&on_gpu}, {}); }) ==
         "[nn] an optimizer's context is on cpu, but 'w' is on cuda:1");
+  Parameter half("w", Tensor::zeros({2}, DType::kFloat16));
+  CHECK_THAT(
+      error_of([&] { Sgd(pair.context, std::vector{&half}, {}); }),
+      Catch::StartsWith("[nn] an optimizer steps float32 and float64, but 'w' is float16[2]"));
   const std::string negative =
       "[nn] an optimizer's learning rate is -1.000000, but it must be 0 or above";
   CHECK(error_of([&] { Sgd(pair.context, pair.both, {.learning_rate = -1}); }) == negative);

@@ -72,3 +72,28 @@ TEST_CASE("an element wakes the first client that waits for nothing else", "[sto
     CHECK(store.answered.empty());
   }
 }
+
+TEST_CASE("a key that is named twice is waited for once", "[store]") {
+  State store;
+  store.request(1, Opcode::kWait, {"/queue", "/queue"});
+  store.request(2, Opcode::kWait, {"/value", "/other", "/value"});
+  store.request(9, Opcode::kQueuePush, {"/queue"}, {"element"});
+  CHECK(store.answered == std::vector<Client>{1});
+  store.request(9, Opcode::kSet, {"/value"}, {""});
+  CHECK(store.answered == std::vector<Client>{1});
+  store.request(9, Opcode::kSet, {"/other"}, {""});
+  CHECK(store.answered == std::vector<Client>{1, 2});
+}
+
+TEST_CASE("a wait for a barrier's key ends when the first client comes to the barrier", "[store]") {
+  State store;
+  store.request(1, Opcode::kWait, {"/barrier"});
+  wire::Request barrier;
+  barrier.opcode = Opcode::kBarrier;
+  barrier.keys = {"/barrier"};
+  barrier.number = 2;
+  store.state.handle(2, barrier);
+  CHECK(store.answered == std::vector<Client>{1});
+  store.state.handle(3, barrier);
+  CHECK(store.answered.size() == 3);
+}

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <exception>
 #include <stdexcept>
 #include <string>
 
@@ -29,6 +30,17 @@ void check_gather(const Dataset& dataset, std::span<const std::int64_t> indices,
   check("labels", labels, dataset.label_shape(), dataset.label_dtype(inputs.dtype));
 }
 
+// The usual mistake of a program is another type than read() writes.
+std::string hint(const std::exception_ptr& error, DType dtype) {
+  try {
+    std::rethrow_exception(error);
+  } catch (const std::logic_error&) {
+    return fmt::format(", its inputs as {} (DataLoaderOptions::dtype)", to_string(dtype));
+  } catch (...) {
+    return "";
+  }
+}
+
 }  // namespace
 
 void Dataset::gather(std::span<const std::int64_t> indices, const Buffer& inputs,
@@ -40,8 +52,9 @@ void Dataset::gather(std::span<const std::int64_t> indices, const Buffer& inputs
     try {
       read(indices[i], epoch, inputs.slice(i * input, input), labels.slice(i * label, label));
     } catch (...) {
-      std::throw_with_nested(Error(fmt::format("[dataset] cannot read sample {} of {} in epoch {}",
-                                               indices[i], size(), epoch)));
+      std::throw_with_nested(
+          Error(fmt::format("[dataset] cannot read sample {} of {} in epoch {}{}", indices[i],
+                            size(), epoch, hint(std::current_exception(), inputs.dtype))));
     }
   }
 }

@@ -9,7 +9,7 @@
 namespace ddp {
 
 struct SgdStep {
-  double learning_rate = 0;
+  double learning_rate = 1e-3;
   double momentum = 0;
   double weight_decay = 0;
   bool nesterov = false;  // needs momentum

@@ -70,11 +70,19 @@ class SampleCount {
  public:
   template <class Number>
   requires std::is_arithmetic_v<Number>
-  constexpr SampleCount(Number count) : count_(static_cast<double>(count)) {}  // NOLINT: converts
-  constexpr operator double() const { return count_; }                         // NOLINT: converts
+  constexpr SampleCount(Number count)  // NOLINT: converts
+      : count_(static_cast<double>(count)), is_given_(true) {}
+  constexpr operator double() const { return count_; }  // NOLINT: converts
+
+  // One sample, for callers who give no number.
+  [[nodiscard]] static constexpr SampleCount one_by_default() { return {}; }
+  [[nodiscard]] constexpr bool is_given() const { return is_given_; }
 
  private:
-  double count_;
+  constexpr SampleCount() = default;
+
+  double count_ = 1;
+  bool is_given_ = false;
 };
 
 struct DdpOptions {
@@ -120,7 +128,8 @@ struct DdpOptions {
 };
 
 struct StepOptions {
-  SampleCount samples = 1;  // of this rank in this step; 0 is allowed
+  // Of this rank in this step; 0 is allowed.
+  SampleCount samples = SampleCount::one_by_default();
   // The epoch of this rank's data. Ranks in different epochs would train on the same samples, since
   // each epoch distributes them anew: all ranks throw a MismatchError that names the ranks. If no
   // rank sets it, nothing is compared. Of several passes in a step the last counts.

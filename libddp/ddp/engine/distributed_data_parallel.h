@@ -131,7 +131,7 @@ class DistributedDataParallel {
   // The result of the vote in `slot`: some rank, or every rank, was in favour.
   [[nodiscard]] bool agreed(std::size_t slot, Quorum quorum) const;
   // True if some rank's backward gave a gradient for parameter i. Always true with
-  // UnusedParameters::kError.
+  // UnusedParameters::kError; with kStatic, it is what the first pass with samples has shown.
   [[nodiscard]] bool is_used(std::size_t i) const;
 
   // Opens a step (or pass) and returns the factor for this rank's mean loss. std::invalid_argument

@@ -27,7 +27,7 @@ LossFactor::LossFactor(const ProcessGroup& group, const DdpOptions& options)
   }
 }
 
-[[gnu::hot]] double LossFactor::begin_pass(double samples, bool is_whole_step) {
+[[gnu::hot]] double LossFactor::begin_pass(SampleCount samples, bool is_whole_step) {
   if (scales_buckets_ && !is_whole_step) {
     throw std::logic_error("[ddp] scale_at_ready does not work with accumulation");
   }
@@ -37,13 +37,13 @@ LossFactor::LossFactor(const ProcessGroup& group, const DdpOptions& options)
     for_buckets_ = factor;
     return 1;
   }
-  if (is_watchful_ && divides_) look_for_mistake(samples, factor, is_whole_step);
+  if (is_watchful_ && divides_) look_for_mistake(samples, factor);
   return factor;
 }
 
 // These are only warnings: the engine cannot see whether the caller multiplies the loss by the
-// factor, and a first batch of one sample may be right.
-void LossFactor::look_for_mistake(double samples, double factor, bool is_whole_step) {
+// factor, and batches of one sample may be right.
+void LossFactor::look_for_mistake(SampleCount samples, double factor) {
   if (!is_nominal_ && factor <= 1) return;  // later steps may have more samples
   is_watchful_ = false;
   if (!is_nominal_) {
@@ -52,13 +52,13 @@ void LossFactor::look_for_mistake(double samples, double factor, bool is_whole_s
                     "gradients are {0} times too small unless the mean loss is multiplied by what "
                     "begin_step() returned; with nominal_samples = {0}, begin_step() returns 1",
                     factor));
-  } else if (is_whole_step && reference_ > 1 && samples == 1) {
-    logging::warning(
-        fmt::format("[ddp] the first step has 1 sample, the default of StepOptions::samples, but "
-                    "DdpOptions::nominal_samples is {0}: unless that is right, or the mean loss is "
-                    "multiplied by what begin_step() returned, gradients are {0} times too large; "
-                    "tell begin_step() the number of samples",
-                    reference_));
+  } else if (reference_ > 1 && !samples.is_given()) {
+    logging::warning(fmt::format(
+        "[ddp] StepOptions::samples is not set, so the first step counts as 1 sample, "
+        "but DdpOptions::nominal_samples is {0}: unless that is right, or the mean loss "
+        "is multiplied by what begin_step() returned, gradients are {0} times too "
+        "large; tell begin_step() the number of samples",
+        reference_));
   }
 }
 

@@ -24,14 +24,14 @@ class LossFactor {
 
   // Opens a pass, which may be its whole step, and returns the factor for the caller's loss. Throws
   // std::logic_error for a part of a step with scale_at_ready.
-  [[nodiscard]] double begin_pass(double samples, bool is_whole_step);
+  [[nodiscard]] double begin_pass(SampleCount samples, bool is_whole_step);
   // The factor for the buckets of this pass.
   [[nodiscard]] double for_buckets() const { return for_buckets_; }
   // True if the summed gradients of the step must be divided.
   [[nodiscard]] bool divides() const { return divides_; }
 
  private:
-  void look_for_mistake(double samples, double factor, bool is_whole_step);
+  void look_for_mistake(SampleCount samples, double factor);
 
   bool is_alone_;
   bool is_sum_;

@@ -19,13 +19,16 @@ namespace {
 // More streams than these may produce gradients, but noting them may allocate.
 constexpr std::size_t kUsualProducers = 16;
 
-// Memory from the group is zeroed; the caller's memory is taken as it is. An exception may destroy
-// a reducer while a bucket is being reduced.
+void warn_of_hanging(const char* memory) {
+  logging::warning(std::string("[ddp] a hanging collective may still write to ") + memory);
+}
+
+// Memory from the group is zeroed; the caller's memory is taken as it is. Before it is freed, it is
+// released from the group's operations.
 Allocation memory_for(ProcessGroup& group, const Buffer& flat_gradients, std::size_t size_bytes) {
   if (flat_gradients.data == nullptr) return group.allocate(size_bytes);
   return {flat_gradients.data, size_bytes, [&group, flat_gradients](void*) {
-            if (group.release(flat_gradients)) return;
-            logging::warning("[ddp] a hanging collective may still write to flat_gradients");
+            if (!group.release(flat_gradients)) warn_of_hanging("flat_gradients");
           }};
 }
 
@@ -58,6 +61,19 @@ Reducer::Reducer(ProcessGroup& group, std::span<const GradientSpec> gradients,
   }
   if (communicates_ && options.make_hook) hook_ = options.make_hook(group, layout_);
   if (options.record_times) recorder_ = std::make_unique<StepRecorder>(group, layout_);
+}
+
+Reducer::~Reducer() {
+  if (hook_ && is_reducing_) release_from_hook();
+}
+
+// The memory itself is only released from the operations of the engine's group.
+void Reducer::release_from_hook() const {
+  for (std::size_t b = 0; b < next_; ++b) {
+    ProcessGroup* group = launches_[b].work.group;
+    if (group == nullptr || group == &group_) continue;
+    if (!group->release(bucket(b))) warn_of_hanging("a bucket");
+  }
 }
 
 void Reducer::set_labels(std::span<const FlightRecorder::Label> labels) {
@@ -176,6 +192,7 @@ void Reducer::launch(std::size_t b) {
   if (factor_ != 1 && !zeros_) scale(bucket(b), factor_, producer);
   before_launch_(b, producer);
   const ScopedKnownLabel labelled(group_, launch.label);
+  is_reducing_ = true;
   launch.work = hook_ ? hook_->launch(describe(b), producer) : all_reduce(b, producer);
   if (recorder_) recorder_->launched(b, launch.work);
   ++launch_count_;
@@ -200,6 +217,7 @@ Work Reducer::all_reduce(std::size_t b, Stream producer) {
 [[gnu::hot]] void Reducer::wait(Stream consumer) {
   const bool waits_for_last = !hook_ && group_.device().is_cuda() && next_ > 0;
   for (std::size_t b = waits_for_last ? next_ - 1 : 0; b < next_; ++b) finish_bucket(b, consumer);
+  is_reducing_ = false;
   is_held_ = reduction_ == Reduction::kLater;
   ready_order_.swap(order_);
   if (recorder_) recorder_->ended(consumer);

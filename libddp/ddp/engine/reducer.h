@@ -58,6 +58,11 @@ class Reducer {
 
   Reducer(ProcessGroup& group, std::span<const GradientSpec> gradients, const Options& options,
           BeforeLaunch before_launch);
+  // An exception may destroy a reducer while buckets are being reduced: waits for that, or breaks
+  // the groups that do it, before the buckets are freed.
+  ~Reducer();
+  Reducer(const Reducer&) = delete;
+  Reducer& operator=(const Reducer&) = delete;
 
   // Sets the label under which the group's recorder lists the operations of each bucket.
   void set_labels(std::span<const FlightRecorder::Label> labels);
@@ -175,6 +180,7 @@ class Reducer {
   Work all_reduce(std::size_t b, Stream producer);
   void launch_rest(Stream consumer);
   void finish_bucket(std::size_t b, Stream consumer);
+  void release_from_hook() const;
   void close_without_launch(Stream consumer);
   void zero_missing(std::size_t b, Stream stream) const;
   void remember_uses();
@@ -183,9 +189,9 @@ class Reducer {
   std::uint8_t issuer_;
   Packing packing_;
   BucketLayout layout_;
-  std::unique_ptr<GradientHook> hook_;
   BeforeLaunch before_launch_;
   Allocation memory_;
+  std::unique_ptr<GradientHook> hook_;  // ends before the memory in which its groups reduce
   std::vector<BucketLaunch> launches_;
   cu::Event held_;                   // CUDA: orders producers behind the end of a pass that is held
   std::vector<std::size_t> counts_;  // elements, by parameter
@@ -201,7 +207,8 @@ class Reducer {
   bool communicates_;
   bool overlap_;
   bool is_held_ = false;
-  bool has_samples_ = true;  // in this pass
+  bool is_reducing_ = false;  // buckets were launched that wait() has not finished
+  bool has_samples_ = true;   // in this pass
   bool zeros_ = false;
   double factor_ = 1;
   const double* divisor_;

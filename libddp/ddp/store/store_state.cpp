@@ -113,7 +113,9 @@ void StoreState::wait(ClientId client, const wire::Request& request) {
   std::size_t missing = 0;
   for (const std::string_view key : request.keys) {
     if (exists(key)) continue;
-    waits_by_key_[std::string(key)].push_back(id);
+    std::vector<WaitId>& ids = waits_by_key_[std::string(key)];
+    if (!ids.empty() && ids.back() == id) continue;  // the request names the key twice
+    ids.push_back(id);
     ++missing;
   }
   if (missing == 0) return reply_integer(client, wire::kStopWaiting);
@@ -163,7 +165,9 @@ void StoreState::list_keys(ClientId client) {
 }
 
 void StoreState::barrier(ClientId client, std::string_view key, std::int64_t world_size) {
-  if (add_to_counter(key, 1) < world_size) {
+  const std::int64_t arrived = add_to_counter(key, 1);
+  wake_all(key);
+  if (arrived < world_size) {
     barriers_[std::string(key)].push_back(client);
     return;
   }

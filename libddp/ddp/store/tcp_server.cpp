@@ -17,6 +17,7 @@
 #include "ddp/base/file_descriptor.h"
 #include "ddp/base/limited_warning.h"
 #include "ddp/base/log.h"
+#include "ddp/base/log_if_possible.h"
 #include "ddp/base/net/socket.h"
 #include "ddp/base/net/wake_up.h"
 #include "ddp/base/system/descriptor_limit.h"
@@ -185,15 +186,6 @@ class TcpServer::Impl {
                           std::to_string(connections_.size()) +
                           " are open; trying again (ulimit -n is the limit of open files)");
     });
-  }
-
-  // What is to be said may be that memory is exhausted.
-  template <class Log>
-  static void log_if_possible(Log log) noexcept {
-    try {
-      log();
-    } catch (const std::exception&) {
-    }
   }
 
   void set_accepting(bool accepting) {

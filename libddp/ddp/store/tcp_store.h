@@ -52,6 +52,7 @@ class TcpStore final : public Store {
 
   // Operations of the protocol beyond those of Store.
   void append(std::string_view key, std::string_view value);
+  // A server closes the connection if the values have more than 256 MiB together.
   [[nodiscard]] std::vector<std::string> multi_get(std::span<const std::string> keys,
                                                    Timeout timeout);
   void multi_set(std::span<const std::pair<std::string, std::string>> entries);

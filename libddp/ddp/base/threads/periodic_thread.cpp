@@ -1,26 +1,36 @@
 // SPDX-License-Identifier: MIT
 #include "ddp/base/threads/periodic_thread.h"
 
+#include <exception>
+#include <string_view>
 #include <utility>
 
 #include "ddp/base/error.h"
 #include "ddp/base/log.h"
+#include "ddp/base/log_if_possible.h"
 #include "ddp/base/threads/background_thread.h"
 
 namespace ddp {
 namespace {
 
+using Log = void(std::string_view);
+
+// Describing an error may need memory, too.
+void tell(Log& log, const std::string& name, const char* what, const std::exception& error) {
+  log_if_possible([&] { log("[" + name + what + describe(error)); });
+}
+
 bool survives(const std::string& name, const std::function<bool()>& tick) {
   try {
     return tick();
   } catch (const TimeoutError& error) {
-    logging::debug("[" + name + "] tries again: " + describe(error));
+    tell(logging::debug, name, "] tries again: ", error);
     return true;
   } catch (const NetworkError& error) {
-    logging::debug("[" + name + "] stops: " + describe(error));
+    tell(logging::debug, name, "] stops: ", error);
     return false;
   } catch (const std::exception& error) {
-    logging::warning("[" + name + "] stops: " + describe(error));
+    tell(logging::warning, name, "] stops: ", error);
     return false;
   }
 }

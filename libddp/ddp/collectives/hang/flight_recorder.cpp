@@ -70,7 +70,11 @@ void FlightRecorder::done(std::uint64_t operation, Clock::time_point now) {
 void FlightRecorder::broken(const std::exception_ptr& error) {
   if (is_broken_.exchange(true)) return;
   end_.push({.time = Clock::now(), .step = step(), .what = What::kBroken});
-  if (error && listeners_.broken) listeners_.broken(*this, error);
+  if (!error || !listeners_.broken) return;
+  try {
+    listeners_.broken(*this, error);
+  } catch (const std::exception&) {  // such as bad_alloc; the error itself must reach the waits
+  }
 }
 
 [[gnu::hot]] void FlightRecorder::begin_step(std::uint64_t step) {

@@ -80,6 +80,7 @@ class FlightRecorder {
   struct Listeners {
     WorkerSlot slot = {};  // begin_step() writes the number of the step there
     // Called once, with the first error that breaks the group, on the thread that calls broken().
+    // What it throws is ignored.
     std::function<void(const FlightRecorder&, const std::exception_ptr& error)> broken = nullptr;
   };
 

@@ -112,9 +112,19 @@ OperationQueue::Posting OperationQueue::post_last() {
   const Collective& collective = entry(submitted_).collective;
   const bool can_post =
       poster_.post && posted_ + 1 == submitted_ && !depends_on_pending(collective);
-  const Posting posting = can_post ? poster_.post(collective) : Posting::kNotPosted;
+  const Posting posting = can_post ? try_to_post(collective) : Posting::kNotPosted;
   if (posting != Posting::kNotPosted) posted_ = submitted_;
   return posting;
+}
+
+// The operation is submitted already, so the caller must not see it fail: it runs without having
+// been posted. If memory is still short then, that breaks the group.
+OperationQueue::Posting OperationQueue::try_to_post(const Collective& collective) {
+  try {
+    return poster_.post(collective);
+  } catch (const std::exception&) {
+    return Posting::kNotPosted;
+  }
 }
 
 void OperationQueue::note_wait(std::uint64_t sequence) {

@@ -44,7 +44,7 @@ class OperationQueue {
   // What a backend that can post operations provides.
   struct Poster {
     // Posts an operation. Operations are passed in the order of submission; one that shares an
-    // operand with an unfinished operation is not passed at all.
+    // operand with an unfinished operation is not passed at all. If it throws, nothing was posted.
     std::function<Posting(const Collective&)> post = nullptr;
     // Runs the next operation, which was posted as kLittle, if that takes only a moment; otherwise
     // does nothing and returns false. It is called under the queue's lock and must not throw.
@@ -130,6 +130,7 @@ class OperationQueue {
   void append(std::span<const Collective> operations);
   [[nodiscard]] bool needs_thread();
   [[nodiscard]] Posting post_last();
+  [[nodiscard]] Posting try_to_post(const Collective& collective);
   void note_wait(std::uint64_t sequence);
   [[nodiscard]] bool depends_on_pending(const Collective& collective);
   void assign_to_thread(std::uint64_t sequence);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include "ddp/collectives/shm/shm_stage.h"
 
-#include "ddp/base/error.h"
+#include <exception>
+
 #include "ddp/base/round_up.h"
 
 namespace ddp::shm {
@@ -44,8 +45,8 @@ bool Stage::has_memory() {
   if (memory_ || is_memory_short_) return memory_.has_value();
   try {
     memory_ = heap_.allocate(kBytes);
-  } catch (const SystemError&) {
-    is_memory_short_ = true;  // operands go through the slots, like large ones
+  } catch (const std::exception&) {
+    is_memory_short_ = true;  // operands are handled like large ones
   }
   return memory_.has_value();
 }

@@ -2,15 +2,22 @@
 #include "ddp/engine/checks/mark_check.h"
 
 #include <stdexcept>
+#include <string>
 
 #include "ddp/collectives/group_state.h"
 
 namespace ddp {
+namespace {
+
+constexpr auto kDiffers =
+    " than in the first pass; passes that differ need UnusedParameters::kZero, not kStatic";
+
+}  // namespace
 
 void MarkCheck::refuse(std::size_t i, std::uint64_t step) const {
   fail(step, "'" + parameters_[i].name +
                  (unused_ == UnusedParameters::kStatic
-                      ? "' was marked ready more often than in the first step"
+                      ? std::string("' was marked ready more often") + kDiffers
                       : "' was marked ready twice; mark it after its last use (or learn that by "
                         "UnusedParameters::kStatic), and add several losses before one backward"));
 }
@@ -21,7 +28,7 @@ void MarkCheck::check_unready(std::uint64_t step, double samples) const {
   const std::string names = missing();
   if (names.empty()) return;
   fail(step, unused_ == UnusedParameters::kStatic
-                 ? "backward gave fewer gradients than in the first step for " + names
+                 ? "backward gave fewer gradients for " + names + kDiffers
                  : "backward gave no gradient for " + names +
                        ", or did not mark it ready, before wait(). If the step does not use it, "
                        "DdpOptions::unused allows that; frozen parameters are left out when the "

@@ -60,6 +60,12 @@ void Optimizer::check_group(std::span<Parameter* const> parameters) const {
                                   to_string(context_.device()) + ", but '" + parameter->name() +
                                   "' is on " + to_string(own.device));
     }
+    if (own.dtype != DType::kFloat32 && own.dtype != DType::kFloat64) {
+      throw std::invalid_argument("[nn] an optimizer steps float32 and float64, but '" +
+                                  parameter->name() + "' is " + to_string(own) +
+                                  ": for 16-bit products keep the parameters in float32 and give "
+                                  "the Tape the 16-bit type");
+    }
     if (own.dtype == first.dtype) continue;
     throw std::invalid_argument("[nn] an optimizer's parameters differ: " + parameter->name() +
                                 " is " + to_string(own) + ", " + parameters.front()->name() +

@@ -20,9 +20,9 @@ struct ParameterGroup {
 
 // Base of all optimizers. They are made only of valid arguments, else std::invalid_argument, which
 // names the parameter: there is at least one; each is on the context's device, in exactly one group
-// and only once; those of a group have one dtype; a learning rate is 0 or above, and the other
-// options are as check_options() of their kernel demands. The context and the parameters must
-// outlive the optimizer.
+// and only once; those of a group have one dtype, float32 or float64; a learning rate is 0 or
+// above, and the other options are as check_options() of their kernel demands. The context and the
+// parameters must outlive the optimizer.
 class Optimizer {
  public:
   Optimizer(const Optimizer&) = delete;
