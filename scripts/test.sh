@@ -43,7 +43,7 @@ cmake --build build
 
 sanitized=(base_test store_test buffer_ops_test collectives_test start_test shm_test hang_test
   engine_test engine_policies_test data_loader_test process_test hang_process_test
-  launcher_unit_test launcher_test prove_test
+  launcher_unit_test launcher_test launcher_stop_test prove_test
   no_image_file_test data_without_zlib_test io_without_zlib_test)  # they replace parts of libraries
 # A sanitizer's build takes the CPU time that the tests before it leave. The job is ninja itself,
 # which ends its compilers when it is told to end.
