@@ -81,6 +81,32 @@ TEST_CASE("the error of a rank that cannot construct its group ends the others' 
   }
 }
 
+TEST_CASE(
+    "the error of a rank that has met the others, but cannot finish its group, is theirs, too",
+    "[collectives]") {
+  const auto store = std::make_shared<HashStore>();
+  const auto begin = Clock::now();
+  test::run_ranks(3, [&](int rank) {
+    const GroupConfig config{.store = store,
+                             .background_store = store,
+                             .rank = rank,
+                             .world_size = 3,
+                             .start_timeout = test::kStartTimeout};
+    const std::string error = error_of([&] {
+      (void)start_group(config, [&](GroupConfig own) {
+        const std::shared_ptr<ProcessGroup> group = make_shm_process_group(std::move(own));
+        if (rank == 1) throw SystemError("cannot start a thread", EAGAIN);
+        return group;
+      });
+    });
+    expect(error.find("cannot start a thread: Resource temporarily unavailable") !=
+                   std::string::npos &&
+               error.starts_with("[start] rank 1 cannot join") == (rank != 1),
+           error);
+  });
+  CHECK(Clock::now() - begin < 10s);
+}
+
 TEST_CASE("a group with unfinished work can be destroyed at once", "[collectives]") {
   std::vector<float> values(100);
   CHECK(error_of([&] {

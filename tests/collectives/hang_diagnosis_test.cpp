@@ -90,6 +90,7 @@ TEST_CASE("of ranks that are equally far behind, the lost one is blamed alone", 
   if (GENERATE(false, true)) {
     members[lost].state = ProcessState::kEnded;
   } else {
+    members[lost].state = ProcessState::kUnknown;
     members[lost].silence = 12s;
   }
   const std::string text = diagnose(hang(), members);
@@ -112,6 +113,18 @@ TEST_CASE("stopped, ended and silent processes are distinguished from late ones"
   members[1].state = ProcessState::kStopped;  // has submitted, but is not done
   CHECK_THAT(text(), Catch::StartsWith("rank 1 (node, pid 101, cpu) is stopped (SIGSTOP) in "
                                        "all_reduce #7"));
+}
+
+TEST_CASE("a rank that has only lost the store is not blamed in place of one that is late",
+          "[hang]") {
+  std::vector<Witness> members = witnesses({7, 2, 6});
+  members[1].silence = 12s;  // may have submitted more since
+  CHECK_THAT(diagnose(hang(), members), Catch::StartsWith("rank 2 (node, pid 102, cpu) has not "));
+  members[2].progress->groups[0].collectives = 7;
+  CHECK_THAT(diagnose(hang(), members),
+             Catch::StartsWith("rank 1 (node, pid 101, cpu) runs, but has told nothing for 12.0 s, "
+                               "as if it had lost the store; it may not have joined all_reduce "
+                               "#7"));
 }
 
 TEST_CASE("if all ranks have joined, no rank is blamed", "[hang]") {
@@ -166,6 +179,7 @@ TEST_CASE("a batch of sends and receives waits for any of its peers", "[hang]") 
   std::vector<Witness> members = witnesses({9, 9, 9, 0});
   members[3].state = ProcessState::kEnded;  // is not concerned
   CHECK_THAT(diagnose(batch, members), Catch::StartsWith("at least one of ranks 1, 2 has not"));
+  members[1].state = ProcessState::kUnknown;
   members[1].silence = 12s;
   CHECK_THAT(diagnose(batch, members),
              Catch::StartsWith("rank 1 (node, pid 101, cpu) has given no sign of life for 12.0 s "

@@ -40,7 +40,9 @@ struct Survivor {
     async_error = state;
     NcclCommunicator communicator(test::without_peers(config), failing_nccl());
     look_for_async_error(communicator, first_error, roll, [] {
-      return Activity{.rank = "rank 0", .call = {}, .operation = "#1 barrier"};
+      return Activity{.rank = "rank 0",
+                      .call = {.sequence = 1, .kind = CollectiveKind::kBarrier},
+                      .operation = "#1 barrier"};
     });
     return test::error_of([&] { first_error.rethrow_if_set(); });
   }
@@ -85,6 +87,18 @@ TEST_CASE("a failure of NCCL names the rank that left", "[nccl]") {
   peer.leave(0);
   CHECK_THAT(survivor.error_after(ncclRemoteError),
              StartsWith("[nccl] rank 1 (") && Contains(" left the group, while rank 0 is in #1 "));
+}
+
+TEST_CASE("an error of its own is not blamed on a rank that left after its part", "[nccl]") {
+  Survivor survivor;
+  GroupConfig config = survivor.config;
+  config.rank = 1;
+  PeerRoll peer(config);
+  peer.leave(1);
+  survivor.roll.leave(1);
+  CHECK_THAT(survivor.error_after(ncclUnhandledCudaError),
+             StartsWith("[nccl] #1 barrier on rank 0: what NCCL says"));
+  CHECK_THROWS_AS(survivor.first_error.rethrow_if_set(), CudaError);
 }
 
 TEST_CASE("a failure of NCCL blames no rank that is still there", "[nccl]") {

@@ -304,7 +304,7 @@ TEST_CASE("the next save removes what killed processes left", "[checkpoint][dire
   leave(dead);
   leave(own);
   for (const std::string& mark : others) leave(mark);
-  for (const char* name : {"latest", "model_best.safetensors"}) {
+  for (const char* name : {"latest", "model_best.safetensors", "probe"}) {
     write_bytes(directory / (name + dead), "half");
   }
   const std::vector<std::string> not_ours = {"results" + dead, "model.safetensors" + own};

@@ -3,6 +3,7 @@
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -255,6 +256,18 @@ TEST_CASE("a variable of another tape is refused, whatever its slot there", "[nn
   CHECK_THAT(error_of([&] { (void)add(tape, own, foreign); }),
              Catch::Contains("is not on this tape: it belongs to another"));
   CHECK_THAT(error_of([&] { tape.backward(mean(other, foreign)); }),
+             Catch::Contains("is not on this tape: it belongs to another"));
+}
+
+TEST_CASE("a variable of a tape that was in the same place is refused", "[nn]") {
+  Context context;
+  Parameter w("w", Tensor::zeros({2}, DType::kFloat64));
+  std::optional<Tape> tape;
+  tape.emplace(context);
+  const Variable old = relu(*tape, tape->watch(w));
+  tape.emplace(context);
+  (void)relu(*tape, tape->watch(w));  // has the slot that the old one had
+  CHECK_THAT(error_of([&] { (void)relu(*tape, old); }),
              Catch::Contains("is not on this tape: it belongs to another"));
 }
 

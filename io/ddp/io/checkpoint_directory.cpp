@@ -56,7 +56,7 @@ bool is_error_of_system(const std::exception& error) {
 
 bool is_name_in_checkpoint_directory(std::string_view name) {
   return name == kCheckpointListName || name == kBest || name == kDirectoryLockName ||
-         parse_checkpoint_name(name).has_value();
+         name == kDirectoryProbeName || parse_checkpoint_name(name).has_value();
 }
 
 CheckpointDirectory::CheckpointDirectory(CheckpointDirectoryOptions options)

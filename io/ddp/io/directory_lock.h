@@ -9,6 +9,8 @@
 namespace ddp {
 
 inline constexpr std::string_view kDirectoryLockName = ".lock";
+// Only a temporary file ever has this name: the lock finds out by it whether files can be made.
+inline constexpr std::string_view kDirectoryProbeName = "probe";
 
 // An exclusive lock for writing in a directory, which one object in all processes can hold; it ends
 // with the process at the latest. It is a flock() of the file `.lock` there, so it works between

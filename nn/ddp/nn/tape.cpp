@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include "ddp/nn/tape.h"
 
+#include <atomic>
+#include <cstdint>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -14,10 +16,18 @@ namespace {
 
 constexpr int kManyTimes = 100;  // batches, unless the model shares the parameter
 
+// Tapes are often made one after the other in the same place, so their addresses do not tell their
+// variables apart.
+std::uint64_t new_first_slot() {
+  constexpr std::uint64_t kSlotsOfOne = std::uint64_t{1} << 32;
+  static std::atomic<std::uint64_t> next = 0;
+  return next.fetch_add(kSlotsOfOne, std::memory_order_relaxed);
+}
+
 }  // namespace
 
 Tape::Tape(Context& context, Recording recording, std::optional<DType> autocast)
-    : context_(context), recording_(recording), autocast_(autocast) {
+    : context_(context), recording_(recording), autocast_(autocast), first_slot_(new_first_slot()) {
   if (!autocast || *autocast == DType::kFloat16 || *autocast == DType::kBFloat16) return;
   throw std::invalid_argument("[nn] autocast to " + std::string(to_string(*autocast)) +
                               ", expected float16 or bfloat16, or nothing for the full precision "

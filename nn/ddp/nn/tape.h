@@ -178,7 +178,8 @@ class Tape {
   Recording recording_;
   std::optional<DType> autocast_;
   std::optional<RandomKey> random_key_;
-  std::uint64_t first_slot_ = 0;  // grows with each backward, so that old slots show
+  // Grows with each backward, and differs from tape to tape, so that old slots show.
+  std::uint64_t first_slot_;
   std::vector<Slot> slots_;
   std::vector<RecordedEdge> edges_;
   std::vector<Node> nodes_;

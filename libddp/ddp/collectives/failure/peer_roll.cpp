@@ -131,7 +131,9 @@ std::vector<LostRank> PeerRoll::find_lost() {
                                return true;
                              });
   std::vector<LostRank> all;
-  for (const int rank : known_leavers_) all.push_back({rank, Fate::kLeft});
+  for (const int rank : known_leavers_) {
+    if (rank != rank_) all.push_back({rank, Fate::kLeft});
+  }
   for (const Neighbour& each : ended) {
     if (std::ranges::count(known_leavers_, each.rank) > 0) continue;
     const Fate fate = knows_leavers ? fate_of(each.rank) : Fate::kUnknown;

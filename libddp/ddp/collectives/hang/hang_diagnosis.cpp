@@ -40,24 +40,30 @@ bool waits_itself(const Witness& member) {
                              [](const GroupProgress& group) { return !group.waits_for.empty(); });
 }
 
+bool is_stopped(const Witness& member) { return member.state == ProcessState::kStopped; }
+bool has_ended(const Witness& member) { return member.state == ProcessState::kEnded; }
+bool is_silent(const Witness& member) { return member.silence > Timeout(0); }
+bool is_gone(const Witness& member) { return has_ended(member) || is_silent(member); }
+// Its process runs on this host: it has lost the store, and what it submits is no longer known.
+bool is_cut_off(const Witness& member) {
+  return is_silent(member) && member.state == ProcessState::kAlive;
+}
+
 // The ranks that have submitted least; others may be behind only because of them. A rank that waits
 // in another group is itself behind because of some other rank, so ranks that do not wait are
 // preferred.
 Culprits furthest_behind(const Hang& hang, std::span<const Witness> members) {
   std::uint64_t least = hang.signature.sequence;
-  for (const Witness& member : members) least = std::min(least, submitted_by(member, hang.group));
+  for (const Witness& member : members) {
+    if (!is_cut_off(member)) least = std::min(least, submitted_by(member, hang.group));
+  }
   const auto is_last = [&](const Witness& member) {
-    return !has_joined(hang, member) && submitted_by(member, hang.group) == least;
+    return !is_cut_off(member) && !has_joined(hang, member) &&
+           submitted_by(member, hang.group) == least;
   };
   Culprits idle = those(members, [&](const Witness& m) { return is_last(m) && !waits_itself(m); });
   return idle.empty() ? those(members, is_last) : idle;
 }
-
-bool is_stopped(const Witness& member) { return member.state == ProcessState::kStopped; }
-
-bool has_ended(const Witness& member) { return member.state == ProcessState::kEnded; }
-bool is_silent(const Witness& member) { return member.silence > Timeout(0); }
-bool is_gone(const Witness& member) { return has_ended(member) || is_silent(member); }
 
 Culprits find_culprits(const Hang& hang, std::span<const Witness> members) {
   Culprits found = those(members, is_stopped);
@@ -86,6 +92,11 @@ std::string condition(const Hang& hang, const Witness& culprit) {
   if (is_stopped(culprit)) return "is stopped (SIGSTOP)" + in_or_not;
   if (has_ended(culprit)) {
     return (joined ? "has ended in " : "has ended and will not join ") + operation;
+  }
+  if (is_cut_off(culprit)) {
+    return fmt::format("runs, but has told nothing for {:.1f} s, as if it had lost the store{}",
+                       seconds(culprit.silence),
+                       joined ? " in " + operation : "; it may not have joined " + operation);
   }
   if (is_silent(culprit)) {
     return fmt::format("has given no sign of life for {:.1f} s{}", seconds(culprit.silence),

@@ -44,7 +44,8 @@ struct Witness {
 
 // `members` are the group's ranks in order. Blames a process that is stopped; if there is none, the
 // rank that has submitted least, if that is too little (of several such ranks, one that does not
-// wait itself); if there is none, a process that has ended or whose heartbeat has stopped.
+// wait itself); if there is none, a process that has ended or whose heartbeat has stopped. What a
+// process has submitted does not count if its heartbeat has stopped although it is seen to run.
 // Otherwise it blames no rank. Of several peers of sends and receives, it blames one whose state
 // says why it is missing; if there is none, it cannot tell which of them.
 [[nodiscard]] std::string diagnose(const Hang& hang, std::span<const Witness> members);

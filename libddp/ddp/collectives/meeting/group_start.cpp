@@ -16,9 +16,13 @@ namespace {
 // A key of the group: the note (group_failure.h) of the first rank that could not construct it.
 constexpr const char* kFailed = "start_failed";
 
-// Keys of the group: how many of its ranks are here, and that all are.
-constexpr const char* kHere = "start_here";
-constexpr const char* kAllHere = "start_all_here";
+// Keys of the group: how many of its ranks have come to a point of the start, and that all have.
+struct Point {
+  const char* count;
+  const char* all;
+};
+constexpr Point kHere{"start_here", "start_all_here"};
+constexpr Point kMade{"start_made", "start_all_made"};
 
 constexpr Timeout kBetweenStartLooks{500};
 
@@ -29,6 +33,12 @@ std::optional<std::string> find_note(Store& store) {
   } catch (const Error&) {
     return std::nullopt;
   }
+}
+
+void meet(const GroupConfig& config, const Point& point, Timeout timeout) {
+  if (config.store->add(point.count, 1) == config.world_size) config.store->set(point.all, "");
+  const std::string keys[] = {point.all};
+  await_start(config, *config.store, keys, timeout);
 }
 
 void tell(Store& store, const std::string& who, const std::exception& error) {
@@ -57,7 +67,9 @@ std::shared_ptr<ProcessGroup> start_group(
     }
   };
   try {
-    return make(std::move(config));
+    std::shared_ptr<ProcessGroup> group = make(config);
+    meet(config, kMade, deadline.remaining());  // a rank may fail after it has met the others
+    return group;
   } catch (const TimeoutError& error) {
     if (!deadline.passed()) tell(*store, who, error);
     throw;
@@ -79,16 +91,12 @@ void await_start(const GroupConfig& config, Store& store, std::span<const std::s
   }
 }
 
-void await_all(const GroupConfig& config, Timeout timeout) {
-  if (config.store->add(kHere, 1) == config.world_size) config.store->set(kAllHere, "");
-  const std::string keys[] = {kAllHere};
-  await_start(config, *config.store, keys, timeout);
-}
+void await_all(const GroupConfig& config, Timeout timeout) { meet(config, kHere, timeout); }
 
 bool connect_all(const GroupConfig& config, Deadline deadline, std::function<void()> connect) {
   const auto check_others = [&config] {
     if (!config.check_while_starting) return;
-    config.check_while_starting([&config] { return config.store->has(kAllHere); });
+    config.check_while_starting([&config] { return config.store->has(kHere.all); });
   };
   if (!run_until(deadline, std::move(connect), check_others, kBetweenStartLooks)) return false;
   await_all(config, deadline.remaining());

@@ -4,11 +4,21 @@
 #include "ddp/base/error.h"
 
 namespace ddp {
+namespace {
+
+// A rank that has left may have done its part.
+bool explains(const LostRank& lost, const PeerRoll& roll, const CollectiveSignature& call,
+              bool blames_peer) {
+  if (lost.fate != Fate::kLeft) return true;
+  return call.sequence == 0 ? blames_peer : roll.left_before(lost.rank, call);
+}
+
+}  // namespace
 
 void break_group(FirstError& first_error, PeerRoll& roll, const Activity& activity,
                  const std::string& reason, bool blames_peer) {
   const auto missing = roll.missing([&] { return first_error.poll(); });
-  if (missing) {
+  if (missing && explains(*missing, roll, activity.call, blames_peer)) {
     Activity failing = activity;
     failing.operation += ": " + reason;
     return first_error.set(PeerError(loss_sentence("[nccl]", *missing, failing)));

@@ -15,8 +15,8 @@ namespace ddp {
 
 // Breaks a group after an error of CUDA or NCCL. When a peer dies, NCCL reports a broken connection
 // at most, so this asks the PeerRoll which rank is missing, for half a second unless another rank
-// reports first. With an answer, or if NCCL itself blames a peer, the error is a PeerError; else a
-// CudaError.
+// reports first. If that rank died, or left before its part of the activity was done, or if NCCL
+// itself blames a peer, the error is a PeerError; else a CudaError.
 void break_group(FirstError& first_error, PeerRoll& roll, const Activity& activity,
                  const std::string& reason, bool blames_peer = false);
 

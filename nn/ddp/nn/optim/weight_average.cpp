@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "ddp/nn/optim/weight_average.h"
 
+#include <algorithm>
 #include <stdexcept>
 #include <string>
 
@@ -42,13 +43,18 @@ void WeightAverage::swap() {
   if (updates_.buffer().as<std::int64_t>()[0] == 0) {
     throw std::logic_error("[nn] WeightAverage::swap: there is no average before an update()");
   }
+  // For all of them, since a lack of memory must not leave some of them swapped.
+  std::size_t most = 0;
+  for (const Tensor& average : averages_) most = std::max(most, average.buffer().size_bytes());
+  const Tensor scratch = context_.empty({most}, DType::kUInt8);
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     const Buffer& value = parameters_[i]->value().buffer();
     const Buffer& average = averages_[i].buffer();
-    const Tensor kept = context_.empty({value.count}, value.dtype);
-    copy(value, kept.buffer(), context_.stream());
+    Buffer kept = value;
+    kept.data = scratch.buffer().data;
+    copy(value, kept, context_.stream());
     copy(average, value, context_.stream());
-    copy(kept.buffer(), average, context_.stream());
+    copy(kept, average, context_.stream());
   }
   is_swapped_ = !is_swapped_;
 }

@@ -185,16 +185,31 @@ Variable DataParallel::record(Tape& tape, Tensor output, const std::shared_ptr<P
   for (std::size_t i = 0; i < parameters.size(); ++i) {
     edges.push_back(
         {tape.watch(*parameters[i]), [this, pass, i](const Buffer&, const GradientTarget& target) {
-           collect_gradients(*pass, i, target);
+           or_drop_gradients(*pass, [&] { collect_gradients(*pass, i, target); });
          }});
   }
   const Variable token =
       tape.record_all(tape.context().empty({}, DType::kFloat32), std::move(edges));
   const auto run_backward = [this, pass, split](const Buffer& grad, const GradientTarget&) {
-    for (const auto& part : pass->parts) part->grad_output = split(grad, *part);
-    run(*pass, [](Part& part) { part.backward(); });
+    or_drop_gradients(*pass, [&] {
+      for (const auto& part : pass->parts) part->grad_output = split(grad, *part);
+      run(*pass, [](Part& part) { part.backward(); });
+    });
   };
   return tape.record(std::move(output), Edge{token, run_backward});
+}
+
+// The parts have tapes of their own, so the caller's tape does not know which gradients they have
+// written before something threw.
+void DataParallel::or_drop_gradients(const Pass& pass, const std::function<void()>& act) {
+  try {
+    act();
+  } catch (...) {
+    for (const auto& part : pass.parts) {
+      for (Parameter* parameter : part->module.parameters()) parameter->clear_grad();
+    }
+    throw;
+  }
 }
 
 // The target holds the module's own gradient by now, if it has one.

@@ -78,6 +78,7 @@ class DataParallel final : public Module {
   [[nodiscard]] Variable sum_losses(Tape& tape, const std::shared_ptr<Pass>& pass);
   [[nodiscard]] Variable record(Tape& tape, Tensor output, const std::shared_ptr<Pass>& pass,
                                 const Split& split);
+  static void or_drop_gradients(const Pass& pass, const std::function<void()>& act);
   void collect_gradients(const Pass& pass, std::size_t parameter, GradientTarget target);
 
   Context& context_;
