@@ -48,7 +48,7 @@ sanitized=(base_test store_test buffer_ops_test collectives_test start_test shm_
 # A sanitizer's build takes the CPU time that the tests before it leave. The job is ninja itself,
 # which ends its compilers when it is told to end.
 build_job=
-trap '[[ -z $build_job ]] || kill "$build_job"' EXIT
+trap '[[ -z $build_job ]] || kill "$build_job" 2>/dev/null || true' EXIT
 start_build() {
   cmake --preset "$1" -DDDP_BUILD_EXAMPLES=OFF -DCMAKE_UNITY_BUILD=ON "${launcher[@]}" >/dev/null
   nice -n 19 ninja -C "build-$1" "${sanitized[@]}" >"build-$1/build.log" 2>&1 &

@@ -37,13 +37,13 @@ LossFactor::LossFactor(const ProcessGroup& group, const DdpOptions& options)
     for_buckets_ = factor;
     return 1;
   }
-  if (is_watchful_ && divides_) look_for_mistake(samples, factor);
+  if (is_watchful_ && divides_) look_for_mistake(samples, factor, is_whole_step);
   return factor;
 }
 
 // These are only warnings: the engine cannot see whether the caller multiplies the loss by the
 // factor, and batches of one sample may be right.
-void LossFactor::look_for_mistake(SampleCount samples, double factor) {
+void LossFactor::look_for_mistake(SampleCount samples, double factor, bool is_whole_step) {
   if (!is_nominal_ && factor <= 1) return;  // later steps may have more samples
   is_watchful_ = false;
   if (!is_nominal_) {
@@ -52,7 +52,7 @@ void LossFactor::look_for_mistake(SampleCount samples, double factor) {
                     "gradients are {0} times too small unless the mean loss is multiplied by what "
                     "begin_step() returned; with nominal_samples = {0}, begin_step() returns 1",
                     factor));
-  } else if (reference_ > 1 && !samples.is_given()) {
+  } else if (is_whole_step && reference_ > 1 && !samples.is_given()) {
     logging::warning(fmt::format(
         "[ddp] StepOptions::samples is not set, so the first step counts as 1 sample, "
         "but DdpOptions::nominal_samples is {0}: unless that is right, or the mean loss "

@@ -31,7 +31,7 @@ class LossFactor {
   [[nodiscard]] bool divides() const { return divides_; }
 
  private:
-  void look_for_mistake(SampleCount samples, double factor);
+  void look_for_mistake(SampleCount samples, double factor, bool is_whole_step);
 
   bool is_alone_;
   bool is_sum_;

@@ -67,7 +67,8 @@ Reducer::~Reducer() {
   if (hook_ && is_reducing_) release_from_hook();
 }
 
-// The memory itself is only released from the operations of the engine's group.
+// The memory itself is only released from the operations of the engine's group. A launch that threw
+// did not tell its group; the hook that made it ends before the memory.
 void Reducer::release_from_hook() const {
   for (std::size_t b = 0; b < next_; ++b) {
     ProcessGroup* group = launches_[b].work.group;

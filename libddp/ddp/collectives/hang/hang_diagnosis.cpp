@@ -61,8 +61,10 @@ Culprits furthest_behind(const Hang& hang, std::span<const Witness> members) {
     return !is_cut_off(member) && !has_joined(hang, member) &&
            submitted_by(member, hang.group) == least;
   };
-  Culprits idle = those(members, [&](const Witness& m) { return is_last(m) && !waits_itself(m); });
-  return idle.empty() ? those(members, is_last) : idle;
+  const Culprits last = those(members, is_last);
+  Culprits free = those(members, [&](const Witness& m) { return is_last(m) && !waits_itself(m); });
+  if (free.empty() && !last.empty()) free = those(members, is_cut_off);  // the last may wait for it
+  return free.empty() ? last : free;
 }
 
 Culprits find_culprits(const Hang& hang, std::span<const Witness> members) {

@@ -26,6 +26,8 @@ constexpr Point kMade{"start_made", "start_all_made"};
 
 constexpr Timeout kBetweenStartLooks{500};
 
+constexpr Timeout kLeastForMade{5000};
+
 // Ranks that lose the store notice it in their own waits.
 std::optional<std::string> find_note(Store& store) {
   try {
@@ -66,9 +68,11 @@ std::shared_ptr<ProcessGroup> start_group(
       std::rethrow_exception(GroupFailure::from_note(*note).error());
     }
   };
+  std::shared_ptr<ProcessGroup> group;  // destroyed only after the others were told
   try {
-    std::shared_ptr<ProcessGroup> group = make(config);
-    meet(config, kMade, deadline.remaining());  // a rank may fail after it has met the others
+    group = make(config);
+    // A rank may fail after it has met the others. Waits in `make` may have taken all of the time.
+    meet(config, kMade, std::max(deadline.remaining(), kLeastForMade));
     return group;
   } catch (const TimeoutError& error) {
     if (!deadline.passed()) tell(*store, who, error);

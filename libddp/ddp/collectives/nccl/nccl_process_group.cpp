@@ -222,7 +222,7 @@ std::uint64_t NcclProcessGroup::submit(std::span<const Collective> operations) {
     operations_.record(side_.view());
   } catch (const std::exception& error) {  // such as bad_alloc
     operations_.record_some(side_.view());
-    break_group(*first_error_, roll_,
+    break_group(*first_error_, roll_, recorder(),
                 {.rank = names().self(),
                  .call = signature,
                  .operation = to_string(signature) + names().of_group()},

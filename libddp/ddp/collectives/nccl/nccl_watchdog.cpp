@@ -51,7 +51,7 @@ bool NcclWatchdog::guard() {
   FirstError& first_error = watched_.first_error;
   try {
     if (!first_error.is_set()) {
-      look_for_async_error(watched_.communicator, first_error, watched_.roll,
+      look_for_async_error(watched_.communicator, first_error, watched_.roll, watched_.recorder,
                            [this] { return activity(); });
     }
     if (!first_error.is_set()) look_without_cuda();
@@ -94,7 +94,8 @@ bool NcclWatchdog::ask() {
   try {
     ask_cuda();
   } catch (const std::exception& error) {
-    break_group(watched_.first_error, watched_.roll, activity(), describe(error));
+    break_group(watched_.first_error, watched_.roll, watched_.recorder, activity(),
+                describe(error));
   }
   asked_ = Clock::time_point();
   return !end_if_broken();

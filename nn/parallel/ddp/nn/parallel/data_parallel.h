@@ -51,7 +51,8 @@ class DataParallel final : public Module {
   ~DataParallel() override;
 
   // `input` is a constant on the module's device. The output has its size in dimension `dim`, and
-  // is on the tape's device. Rethrows what a replica throws.
+  // is on the tape's device. Rethrows what a replica throws; if that happens in the tape's
+  // backward, no parameter of the module has a gradient any more.
   Variable forward(Tape& tape, const Variable& input) override;
 
   // The mean loss over the whole batch, on the tape's device. `targets`, on the module's device, is
