@@ -36,8 +36,8 @@ class GradientHook {
   // Called for a full bucket, whose gradients are final once `producer` has run: starts the
   // bucket's collectives and returns the last one, or Work{} if it sends nothing. Must not block
   // the host. It may be of another group, such as a duplicate, which then must live as long as the
-  // engine: if an exception destroys the engine, that waits until no operation of the group uses
-  // the bucket, or breaks the group.
+  // engine: if an exception destroys the engine within a step, that waits until no operation of the
+  // group uses the bucket, or breaks the group.
   virtual Work launch(const GradientBucket& bucket, Stream producer) = 0;
   // Orders `consumer` behind the result in bucket.gradients: waits for what launch() returned (on
   // the CPU, Work::wait blocks), before it reads it or frees what it is sent from. Called from the
