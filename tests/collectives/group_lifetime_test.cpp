@@ -49,6 +49,14 @@ class LateStore final : public test::ForwardingStore {
   }
 };
 
+GroupConfig one_of_three(const std::shared_ptr<HashStore>& store, int rank) {
+  return {.store = store,
+          .background_store = store,
+          .rank = rank,
+          .world_size = 3,
+          .start_timeout = test::kStartTimeout};
+}
+
 }  // namespace
 
 TEST_CASE("the error of a rank that cannot construct its group ends the others' wait for it",
@@ -62,13 +70,8 @@ TEST_CASE("the error of a rank that cannot construct its group ends the others' 
     const auto store = std::make_shared<HashStore>();
     const auto begin = Clock::now();
     test::run_ranks(3, [&](int rank) {
-      const GroupConfig config{.store = store,
-                               .background_store = store,
-                               .rank = rank,
-                               .world_size = 3,
-                               .start_timeout = test::kStartTimeout};
       const std::string error = error_of([&] {
-        (void)start_group(config, [&](GroupConfig own) {
+        (void)start_group(one_of_three(store, rank), [&](GroupConfig own) {
           if (own.rank == 1) fail();
           return make_shm_process_group(std::move(own));
         });
@@ -87,13 +90,8 @@ TEST_CASE(
   const auto store = std::make_shared<HashStore>();
   const auto begin = Clock::now();
   test::run_ranks(3, [&](int rank) {
-    const GroupConfig config{.store = store,
-                             .background_store = store,
-                             .rank = rank,
-                             .world_size = 3,
-                             .start_timeout = test::kStartTimeout};
     const std::string error = error_of([&] {
-      (void)start_group(config, [&](GroupConfig own) {
+      (void)start_group(one_of_three(store, rank), [&](GroupConfig own) {
         const std::shared_ptr<ProcessGroup> group = make_shm_process_group(std::move(own));
         if (rank == 1) throw SystemError("cannot start a thread", EAGAIN);
         return group;

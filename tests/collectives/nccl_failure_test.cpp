@@ -48,6 +48,13 @@ struct Survivor {
     return test::error_of([&] { first_error.rethrow_if_set(); });
   }
 
+  // Rank 1 leaves after that many collectives.
+  void lose_peer_after(std::uint64_t collectives) const {
+    GroupConfig peer = config;
+    peer.rank = 1;
+    PeerRoll(peer).leave(collectives);
+  }
+
   HashStore store;
   GroupConfig config{.store = store.clone(), .background_store = store.clone(), .world_size = 2};
   FirstError first_error{store.clone()};
@@ -83,20 +90,14 @@ TEST_CASE("a failure of NCCL names the rank that died", "[nccl]") {
 
 TEST_CASE("a failure of NCCL names the rank that left", "[nccl]") {
   Survivor survivor;
-  GroupConfig config = survivor.config;
-  config.rank = 1;
-  PeerRoll peer(config);
-  peer.leave(0);
+  survivor.lose_peer_after(0);
   CHECK_THAT(survivor.error_after(GENERATE(ncclRemoteError, ncclSystemError)),
              StartsWith("[nccl] rank 1 (") && Contains(" left the group, while rank 0 is in #1 "));
 }
 
 TEST_CASE("an error of its own is not blamed on a rank that left after its part", "[nccl]") {
   Survivor survivor;
-  GroupConfig config = survivor.config;
-  config.rank = 1;
-  PeerRoll peer(config);
-  peer.leave(1);
+  survivor.lose_peer_after(1);
   survivor.roll.leave(1);
   CHECK_THAT(survivor.error_after(ncclUnhandledCudaError),
              StartsWith("[nccl] #1 barrier on rank 0: what NCCL says"));

@@ -88,7 +88,7 @@ DirectoryLock::DirectoryLock(const std::filesystem::path& directory)
          "a CheckpointWriter");
   }
   try {
-    const AtomicFile probe(directory / kDirectoryProbeName);  // as access() cannot; removed at once
+    const AtomicFile probe(directory / kDirectoryProbeName);  // removed at once
   } catch (const FileError&) {
     std::throw_with_nested(
         FileError("[directory_lock] " + directory.string() + ": no file can be made there"));

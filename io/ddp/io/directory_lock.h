@@ -9,7 +9,8 @@
 namespace ddp {
 
 inline constexpr std::string_view kDirectoryLockName = ".lock";
-// Only a temporary file ever has this name: the lock finds out by it whether files can be made.
+// Only a temporary file ever has this name, by which the lock finds out whether files can be made;
+// access() does not know of all the reasons why not.
 inline constexpr std::string_view kDirectoryProbeName = "probe";
 
 // An exclusive lock for writing in a directory, which one object in all processes can hold; it ends

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "ddp/base/log.h"
+#include "ddp/base/log_if_possible.h"
 #include "ddp/buffer_ops/buffer_ops.h"
 #include "ddp/collectives/group_scopes.h"
 #include "ddp/collectives/hang/flight_recorder.h"
@@ -19,8 +20,11 @@ namespace {
 // More streams than these may produce gradients, but noting them may allocate.
 constexpr std::size_t kUsualProducers = 16;
 
+// For destructors.
 void warn_of_hanging(const char* memory) {
-  logging::warning(std::string("[ddp] a hanging collective may still write to ") + memory);
+  log_if_possible([&] {
+    logging::warning(std::string("[ddp] a hanging collective may still write to ") + memory);
+  });
 }
 
 // Memory from the group is zeroed; the caller's memory is taken as it is. Before it is freed, it is
