@@ -164,6 +164,21 @@ TEST_CASE("one of the waiting ranks reports the missing rank, and all know it", 
                                   "waiting ([2-9]|[1-9][0-9])\\.[0-9] s in step 3"));
 }
 
+// The clocks of two hosts may differ by hours.
+TEST_CASE("a rank of another host is silent for as long as this rank has listened", "[hang]") {
+  HashStore store;
+  const RankProgress dead{.who = {.rank = 1, .host = "another host"}, .heartbeat = 7, .time_ms = 0};
+  store.set("progress/1", serialize(dead));
+  const auto recorder = std::make_shared<FlightRecorder>();
+  recorder->submitted(1, all_reduce());
+  HangWatch watch(store.clone(), identify_self(0, kCpuDevice), kImpatient, [](std::string_view) {});
+  watch.add("default", {0, 1}, recorder);
+  const auto diagnosis = [&] { return recorder->hang().diagnosis(); };
+  REQUIRE(becomes_true([&] { return diagnosis().find("no sign of life") != std::string::npos; }));
+  CHECK_THAT(diagnosis(), Catch::Matches(".* s and has not joined all_reduce #1 .*; last seen "
+                                         "outside the library, [0-9]\\.[0-9] s ago; .*"));
+}
+
 TEST_CASE("two groups that hang at once both know why, and one of them reports it", "[hang]") {
   HashStore store;
   test::Gate reports;

@@ -16,8 +16,8 @@ constexpr const char* kDiagnosis = "hang/diagnosis";
 
 std::string progress_key(int rank) { return "progress/" + std::to_string(rank); }
 
-Timeout wall_clock() {
-  return std::chrono::duration_cast<Timeout>(std::chrono::system_clock::now().time_since_epoch());
+Timeout host_clock() {
+  return std::chrono::duration_cast<Timeout>(Clock::now().time_since_epoch());
 }
 
 // The first line of a published diagnosis, by which readers recognise the collective it is about.
@@ -157,7 +157,7 @@ std::optional<Hang> HangWatch::find_hang(Watched& watched, const Group& group) c
 
 void HangWatch::publish(const std::vector<Group>& groups) {
   ++progress_.heartbeat;
-  progress_.time_ms = wall_clock().count();
+  progress_.time_ms = host_clock().count();
   progress_.is_inside = false;
   progress_.step = 0;
   progress_.is_in_step = false;
@@ -215,8 +215,13 @@ Witness HangWatch::question(int rank) {
   if (silence > 3 * options_.period) witness.silence = silence;
   const bool lives = witness.state != ProcessState::kStopped &&
                      witness.state != ProcessState::kEnded && witness.silence == Timeout(0);
-  const Timeout age = wall_clock() - Timeout(witness.progress->time_ms);
-  if (!lives) witness.told_before = std::max(age, witness.silence);
+  if (lives) return witness;
+  witness.told_before = witness.silence;
+  const bool is_on_this_host = witness.state != ProcessState::kUnknown;
+  if (is_on_this_host) {  // so it reads the same clock
+    const Timeout age = host_clock() - Timeout(witness.progress->time_ms);
+    witness.told_before = std::max(age, witness.silence);
+  }
   return witness;
 }
 

@@ -24,7 +24,7 @@ struct GroupProgress {
 struct RankProgress {
   RankIdentity who;
   std::uint64_t heartbeat = 0;
-  std::int64_t time_ms = 0;  // when this was published, by the host's clock since 1970
+  std::int64_t time_ms = 0;  // when this was published, by its host's steady clock
   std::uint64_t step = 0;    // 0: none has begun
   bool is_in_step = false;
   bool has_left_step = false;  // in the middle
