@@ -43,9 +43,11 @@ std::optional<Agreement> try_to_agree(JobStore store, const Hello& self, const W
     refuse_if_stale(*run, env);
     const auto job =
         std::make_shared<PrefixStore>("attempt_" + std::to_string(env.restart_count), run);
+    const bool is_of_earlier_job = store.is_at_rank0 && has_predecessor(*job, self);
+    may_be_of_earlier_group = is_after_earlier_group || is_of_earlier_job;
     // A process may initialise more than once, and must not read the keys of the previous time.
     Claim claim = claim_rank(job, self);
-    may_be_of_earlier_group = claim.is_later && store.is_at_rank0;
+    may_be_of_earlier_group = is_of_earlier_job || (store.is_at_rank0 && !claim.is_first);
     Plan plan = agree_on_plan(*claim.store, self, patience);
     return Agreement{std::move(store), std::move(claim.store), std::move(plan)};
   } catch (const NetworkError&) {
