@@ -16,16 +16,15 @@ export CCACHE_BASEDIR=$PWD CCACHE_NOHASHDIR=1 CCACHE_SLOPPINESS=pch_defines,time
 cache=$(command -v ccache >/dev/null && echo ccache) || true
 launcher=("-DCMAKE_CXX_COMPILER_LAUNCHER=$cache" "-DCMAKE_CUDA_COMPILER_LAUNCHER=$cache")
 
-# What quickstart.sh has compiled stays valid only without the cache. Otherwise the release build
-# compiles each file on its own, and so notices an include that is missing.
-release_launcher=("${launcher[@]}")
-grep -qs '^CMAKE_UNITY_BUILD:.*=ON' build/CMakeCache.txt && release_launcher=()
+# A build that is there, such as quickstart.sh's, keeps what it has compiled.
+first_build=()
+[[ -e build/CMakeCache.txt ]] || first_build=(-DCMAKE_UNITY_BUILD=ON "${launcher[@]}")
 
 step() { printf '\n== %s (%s s)\n' "$*" "$SECONDS"; }
-# Four tests at a time, of which at most two compute: others mostly wait. The variable is for those
+# Six tests at a time, of which at most two compute: others mostly wait. The variable is for those
 # that configure a project.
 run_tests() {
-  CMAKE_CXX_COMPILER_LAUNCHER=$cache ctest -j 4 --resource-spec-file "$PWD/tests/cores.json" \
+  CMAKE_CXX_COMPILER_LAUNCHER=$cache ctest -j 6 --resource-spec-file "$PWD/tests/cores.json" \
     --output-on-failure --test-dir "$@"
 }
 
@@ -38,7 +37,7 @@ interop_python=$(scripts/interop_python.sh) || interop_python=/usr/bin/python3
 # quickstart.sh has set DDP_WARNINGS_AS_ERRORS, whose default counts here.
 cmake -S . -B build -G Ninja -DCMAKE_BUILD_TYPE=Release -DDDP_BUILD_TESTS=ON -DDDP_BUILD_BENCH=ON \
   -UDDP_WARNINGS_AS_ERRORS -DDDP_CUDA_EMULATION=ON -DDDP_INTEROP_PYTHON="$interop_python" \
-  -DDDP_CUDA_ARCHITECTURES="$(scripts/gpu_architectures.sh)" "${release_launcher[@]}"
+  -DDDP_CUDA_ARCHITECTURES="$(scripts/gpu_architectures.sh)" "${first_build[@]}"
 cmake --build build
 
 sanitized=(base_test store_test buffer_ops_test collectives_test start_test shm_test hang_test
