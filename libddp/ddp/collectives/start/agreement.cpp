@@ -34,20 +34,18 @@ std::atomic<bool> has_met_at_rank0 = false;
 
 // Nothing if the store was lost that rank 0 hosted for an earlier group: of this process, or of an
 // earlier job, in which another process had this one's rank, and has ended. After such a store the
-// next connection may still lead there.
+// next connection may still lead there. While this rank registers itself, it does not know yet.
 std::optional<Agreement> try_to_agree(JobStore store, const Hello& self, const WorkerEnv& env,
                                       StartPatience& patience, bool is_after_earlier_group) {
-  bool may_be_of_earlier_group = is_after_earlier_group;
+  bool may_be_of_earlier_group = is_after_earlier_group || store.is_at_rank0;
   try {
     const auto run = std::make_shared<PrefixStore>("ddp/" + env.run_id, store.store);
     refuse_if_stale(*run, env);
     const auto job =
         std::make_shared<PrefixStore>("attempt_" + std::to_string(env.restart_count), run);
-    const bool is_of_earlier_job = store.is_at_rank0 && has_predecessor(*job, self);
-    may_be_of_earlier_group = is_after_earlier_group || is_of_earlier_job;
     // A process may initialise more than once, and must not read the keys of the previous time.
     Claim claim = claim_rank(job, self);
-    may_be_of_earlier_group = is_of_earlier_job || (store.is_at_rank0 && !claim.is_first);
+    may_be_of_earlier_group = claim.is_later && store.is_at_rank0;
     Plan plan = agree_on_plan(*claim.store, self, patience);
     return Agreement{std::move(store), std::move(claim.store), std::move(plan)};
   } catch (const NetworkError&) {

@@ -27,7 +27,6 @@ constexpr std::string_view kUse = "use ";
 // How often rank 0 checks whether another rank has decided.
 constexpr Timeout kBetweenLooks{250};
 
-std::string rank_key(int rank) { return fmt::format("rank/{}", rank); }
 std::string hello_key(int rank) { return fmt::format("hello/{}", rank); }
 std::string given_up_key(int rank) { return fmt::format("given_up/{}", rank); }
 std::string initialisation(std::int64_t number) { return fmt::format("init_{}", number); }
@@ -219,17 +218,14 @@ Plan parse_plan(const std::string& text) {
 
 }  // namespace
 
-bool has_predecessor(Store& job, const Hello& self) {
-  const std::optional<std::string> holder = job.find(rank_key(self.who.rank));
-  return holder && !is_same_process(parse_hello(*holder), self);
-}
-
 Claim claim_rank(const std::shared_ptr<Store>& job, const Hello& self) {
-  const Hello holder = take(*job, rank_key(self.who.rank), self);
+  const std::string key = fmt::format("rank/{}", self.who.rank);
+  const std::optional<std::string> before = job->find(key);
+  const Hello holder = take(*job, key, self);
   if (!is_same_process(holder, self)) refuse_second(*job, holder.who, self.who);
   const std::int64_t number = next_initialisation(*job, self.who.rank);
   return {.store = std::make_shared<PrefixStore>(initialisation(number), job),
-          .is_first = number == 1};
+          .is_later = number > 1 || (before && !is_same_process(parse_hello(*before), self))};
 }
 
 Plan agree_on_plan(Store& store, const Hello& self, StartPatience& patience) {

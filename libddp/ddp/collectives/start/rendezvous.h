@@ -27,13 +27,11 @@ struct Plan {
   std::vector<int> hosts = {};  // hosts_of all ranks
 };
 
-// Whether another process has had this one's rank (an ended one, unless claim_rank() throws). If
-// rank 0 hosts the store, it may be that of a group which is gone.
-[[nodiscard]] bool has_predecessor(Store& job, const Hello& self);
-
 struct Claim {
   std::shared_ptr<Store> store;  // the part of the store for the initialisation that begins
-  bool is_first = true;          // of this rank
+  // Another process had the rank, and has ended, or this process has initialised before: if rank 0
+  // hosts the store, it may be that of a group which is gone.
+  bool is_later = false;
 };
 
 // Registers this process under its rank. Throws EnvironmentError if another process has the rank
