@@ -53,7 +53,7 @@ void Generation::react() {
   claim_failure();
   const OtherNodes::News news = job_.nodes.news();
   follow_nodes(news);
-  stopper_.advance();
+  advance_stopper();
   check_start();
   check_finished(news);
   check_end();
@@ -253,15 +253,15 @@ void Generation::check_start() {
 
 void Generation::check_end() {
   if (is_finished_ || !end_watch_.is_due()) return;
-  const std::string remark =
-      remaining() == 0 ? end_watch_.look_at_survivors(stopper_.survivors(), stopper_.killed_at())
-                       : end_watch_.look_at_workers(workers_.all());
+  if (remaining() == 0) return look_at_survivors();
+  const std::string remark = end_watch_.look_at_workers(workers_.all());
   if (!remark.empty()) job_.console.say(remark);
 }
 
-// Once the workers have ended, kills the processes that they left behind. Until the other nodes'
-// workers have ended well, this node's success is not the job's. If a signal stops the job, they
-// also still need the store, and may have a failure to report.
+// Once the workers have ended, ends the processes that they left behind. After a good end these
+// have a moment to end by themselves, such as a `tee` that has yet to write the last lines. Until
+// the other nodes' workers have ended well, this node's success is not the job's. If a signal stops
+// the job, they also still need the store, and may have a failure to report.
 void Generation::check_finished(const OtherNodes::News& news) {
   const bool are_gone = remaining() == 0;
   if (are_gone && (!has_children_ || stopper_.survivors().empty())) {
@@ -274,8 +274,23 @@ void Generation::check_finished(const OtherNodes::News& news) {
   } else if (stopper_.has_given_up()) {
     is_finished_ = true;
   } else if (are_gone) {
-    stopper_.terminate(time_to_end());
+    const Timeout time = time_to_end();
+    stopper_.terminate(time, order_.is_requested() ? Timeout(0) : time);
   }
+}
+
+// What a job that has ended well left behind was not asked to end before.
+void Generation::advance_stopper() {
+  const bool was_terminating = stopper_.is_terminating();
+  stopper_.advance();
+  if (was_terminating || !stopper_.is_terminating()) return;
+  if (remaining() == 0 && !casualties_.has_seen_failure()) look_at_survivors();
+}
+
+void Generation::look_at_survivors() {
+  const std::string remark =
+      end_watch_.look_at_survivors(stopper_.survivors(), stopper_.killed_at());
+  if (!remark.empty()) job_.console.say(remark);
 }
 
 // For the verdict: how the job was stopped, if the workers here had ended before.

@@ -66,6 +66,8 @@ class Generation {
   void check_finished(const OtherNodes::News& news);
   void note_stops_elsewhere(const OtherNodes::News& news);
   void check_end();
+  void advance_stopper();
+  void look_at_survivors();
   [[nodiscard]] std::optional<WorkerFailure> find_failure() const;
   [[nodiscard]] WorkerFailure describe_failure() const;
   [[nodiscard]] bool misses_others(const Ending& ending) const;

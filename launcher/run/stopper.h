@@ -37,6 +37,7 @@ class Stopper {
   }
 
   [[nodiscard]] bool is_stopping() const { return phase_ != Phase::kIdle; }
+  [[nodiscard]] bool is_terminating() const { return phase_ == Phase::kTerminating; }
   [[nodiscard]] bool is_killing() const { return phase_ == Phase::kKilling || has_given_up(); }
   [[nodiscard]] bool has_given_up() const { return phase_ == Phase::kGaveUp; }
   // The grace, if it was exceeded and that is why processes are killed.

@@ -492,6 +492,18 @@ TEST_CASE("processes that a successful worker leaves behind are stopped", "[laun
   const std::vector<pid_t> pids = wait_for_pids(child, 1);
   CHECK(child.wait(kStopBound) == 0);
   check_all_gone(pids);
+  CHECK_THAT(child.err(), Contains("the ranks have ended, but not all that they started: ") &&
+                              Contains("pid " + std::to_string(pids.at(0))));
+}
+
+// Such as `exec > >(tee log)` in a script.
+TEST_CASE("what a successful worker leaves behind may end by itself", "[launcher]") {
+  const TemporaryDirectory folder;
+  ChildProcess child(command({"-n", "1", "--", "sh", "-c", "(sleep 0.5; touch \"$0/written\") &",
+                              folder.path().string()}));
+  CHECK(child.wait(kStopBound) == 0);
+  CHECK(std::filesystem::exists(folder / "written"));
+  CHECK_THAT(child.err(), !Contains("not all that they started"));
 }
 
 TEST_CASE("the workers die with a launcher that is killed", "[launcher]") {
