@@ -2,6 +2,9 @@
 //
 // The main job: trains a model with any number of ranks.
 //   ddp-launch --nproc_per_node=2 build/bin/train --model mlp --epochs 3
+#include <poll.h>
+#include <unistd.h>
+
 #include <csignal>
 #include <cstdio>
 #include <exception>
@@ -19,11 +22,19 @@
 
 namespace {
 
+// Ctrl-C also ends what reads the output, such as the `tee` of `train | tee log`.
+void drop_unread_output() {
+  pollfd output{STDOUT_FILENO, POLLOUT, 0};
+  const bool is_unread = ::poll(&output, 1, 0) == 1 && (output.revents & POLLERR) != 0;
+  if (is_unread) static_cast<void>(!std::freopen("/dev/null", "w", stdout));
+}
+
 // After a stop, a process that nobody launched ends with the launcher's exit code for it, so that
 // `train && evaluate` goes no further. A launched one has done what it was asked: ddp-launch knows
 // why it ended, and to others a code other than 0 is a failure.
 int exit_code_after(const train::Trainer& trainer) {
   const std::optional<int> signal_number = trainer.stopped_by();
+  if (signal_number) drop_unread_output();
   const bool is_launched = !ddp::WorkerEnv::from_environment().master.host.empty();
   if (!signal_number || is_launched) return 0;
   return 128 + (*signal_number == SIGINT ? SIGINT : SIGTERM);

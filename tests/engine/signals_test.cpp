@@ -7,6 +7,7 @@
 
 #include <array>
 #include <catch2/catch.hpp>
+#include <cerrno>
 #include <cstddef>
 
 #include "ddp/base/system/process_status.h"
@@ -134,6 +135,29 @@ TEST_CASE("a SignalGuard restores how each of its signals was handled", "[engine
     }
   }
   CHECK(equal(actions(), before));
+}
+
+// As if Ctrl-C had ended the `tee` of `train | tee log`, too.
+TEST_CASE("a process that was asked to stop survives a write that nobody reads",
+          "[engine][signals]") {
+  struct sigaction before = {};
+  ::sigaction(SIGPIPE, nullptr, &before);
+  REQUIRE(before.sa_handler == SIG_DFL);
+  int ends[2] = {-1, -1};
+  REQUIRE(::pipe(ends) == 0);
+  ::close(ends[0]);
+  struct sigaction action = {};
+  {
+    const SignalGuard guard;
+    ::sigaction(SIGPIPE, nullptr, &action);
+    CHECK(action.sa_handler == SIG_DFL);
+    ::raise(SIGTERM);
+    CHECK(::write(ends[1], "x", 1) == -1);
+    CHECK(errno == EPIPE);
+  }
+  ::sigaction(SIGPIPE, nullptr, &action);
+  CHECK(action.sa_handler == SIG_DFL);
+  ::close(ends[1]);
 }
 
 TEST_CASE("a first SIGINT asks to stop, and a second one ends the process", "[engine][signals]") {

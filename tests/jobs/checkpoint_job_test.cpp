@@ -178,6 +178,22 @@ TEST_CASE("without a launcher, a signal stops and saves, too, and the exit code 
   CHECK_THAT(job.out(), Contains("\nsaved " + (directory / "c/model_epoch_").string()));
 }
 
+// The `tee` of `train | tee log` gets Ctrl-C, too. While it is stopped, the job sees neither end.
+TEST_CASE("a job that should stop saves even if nobody reads its output any more",
+          "[resume][stop]") {
+  const ddp::test::TemporaryDirectory directory;
+  const Arguments flags =
+      kResumable + Arguments{"--epochs", "1000", "--checkpoint-dir", directory / "c"};
+  ChildProcess job(Arguments{DDP_TRAIN_PATH, "--device", DDP_JOB_DEVICE} + flags);
+  job.wait_for_output("step 100/");
+  job.send_signal(SIGSTOP);
+  job.send_signal(SIGTERM);
+  job.close_output();
+  job.send_signal(SIGCONT);
+  CHECK(job.wait(25s) == 128 + SIGTERM);
+  CHECK(std::filesystem::exists(directory / "c/latest"));
+}
+
 // torchrun, mpirun and srun take another code for a failure.
 TEST_CASE("a worker that was asked to stop ends with 0", "[resume][stop]") {
   ChildProcess job(

@@ -24,6 +24,13 @@ static_assert(std::atomic<int>::is_always_lock_free);
 static_assert(std::atomic<const WorkerSlot*>::is_always_lock_free);
 static_assert(std::atomic<pid_t>::is_always_lock_free);
 
+// Async-signal-safe.
+void ignore_sigpipe() {
+  struct sigaction ignore = {};
+  ignore.sa_handler = SIG_IGN;
+  ::sigaction(SIGPIPE, &ignore, nullptr);
+}
+
 void note(int signal_number, siginfo_t* info, void*) {
   if (signal_number == SIGUSR2) {
     report_noted = true;
@@ -31,6 +38,7 @@ void note(int signal_number, siginfo_t* info, void*) {
   }
   int none = 0;
   stop_noted.compare_exchange_strong(none, signal_number);
+  ignore_sigpipe();
   if (::getpid() != owner) return;
   // Other signals, such as a timer's, have no sender: the process asks itself.
   const bool has_sender =
@@ -67,6 +75,7 @@ SignalGuard::SignalGuard() {
   report_noted = false;
   slot = own_slot();
   owner = ::getpid();
+  ::sigaction(SIGPIPE, nullptr, &previous_sigpipe_);
   struct sigaction* previous = previous_;
   for (const int signal_number : kSignals) handle(signal_number, *previous++);
 }
@@ -74,6 +83,7 @@ SignalGuard::SignalGuard() {
 SignalGuard::~SignalGuard() {
   const struct sigaction* previous = previous_;
   for (const int signal_number : kSignals) ::sigaction(signal_number, previous++, nullptr);
+  if (stop_requested()) ::sigaction(SIGPIPE, &previous_sigpipe_, nullptr);
   guard_exists = false;
 }
 

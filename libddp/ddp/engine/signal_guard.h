@@ -22,6 +22,9 @@ namespace ddp {
 //     if (ddp.stop_requested()) break;
 //   }
 //
+// Once this process was asked to stop, SIGPIPE is ignored: Ctrl-C also ends the `tee` of
+// `train | tee log`, and a line that nobody reads must not end a process that has yet to save.
+//
 // Under ddp-launch, a job that was asked to stop and ends with 0 on all ranks has the exit code
 // 143, whether the launcher got the signal or one of its workers, and it is not started again.
 //
@@ -44,6 +47,7 @@ class SignalGuard {
 
  private:
   struct sigaction previous_[4];
+  struct sigaction previous_sigpipe_;
 };
 
 }  // namespace ddp
