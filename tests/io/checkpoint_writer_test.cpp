@@ -73,6 +73,48 @@ TEST_CASE("a fork that keeps a directory locked is not taken for its parent",
   ::close(ends[1]);
 }
 
+TEST_CASE("a writer in a fork is refused", "[checkpoint][writer]") {
+  const TemporaryDirectory directory;
+  CheckpointDirectory checkpoints({.path = directory.path()});
+  ddp::CheckpointWriter writer(checkpoints);
+  Model model(1);
+  const pid_t parent = ::getpid();
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const std::string saved =
+        error_of([&] { writer.save({.name = after_epoch(1), .metadata = {}}, model.tensors()); });
+    const std::string finished = error_of([&] { writer.finish(); });
+    const std::string expected = "[checkpoint] the CheckpointWriter belongs to pid " +
+                                 std::to_string(parent) + ", of which this process is a fork";
+    ::_exit(saved == expected && finished == expected ? 0 : 1);
+  }
+  CHECK(ddp::wait_for_child(child) == 0);
+}
+
+// `rm -rf` of the directory of a job that was forgotten, and a new one there.
+TEST_CASE("a directory that was replaced under a writer is not written", "[checkpoint][writer]") {
+  const TemporaryDirectory folder;
+  const fs::path path = folder / "checkpoints";
+  Model model(1);
+  CheckpointDirectory forgotten({.path = path});
+  ddp::CheckpointWriter first(forgotten);
+  fs::remove_all(path);
+  const auto error_of_save = [&](int epoch) {
+    return error_of([&] {
+      first.save({.name = after_epoch(epoch), .metadata = {}}, model.tensors());
+      first.finish();
+    });
+  };
+  CHECK_THAT(error_of_save(1), Contains("model_epoch_1.safetensors was not saved: ") &&
+                                   Contains("the directory or its .lock was removed or replaced"));
+  CheckpointDirectory now({.path = path});
+  ddp::CheckpointWriter second(now);
+  CHECK_THAT(error_of_save(2), Contains("model_epoch_2.safetensors was not saved: "));
+  second.save({.name = after_epoch(3), .metadata = {}}, model.tensors());
+  second.finish();
+  CHECK(entries_of(path) == 3);  // .lock, latest and the checkpoint
+}
+
 TEST_CASE("only one training at a time can save to a directory", "[checkpoint][writer]") {
   const TemporaryDirectory directory;
   CheckpointDirectory first({.path = directory.path()});

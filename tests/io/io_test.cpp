@@ -22,6 +22,7 @@
 #include "ddp/io/progress.h"
 #include "ddp/io/sha256.h"
 #include "ddp/io/trace_writer.h"
+#include "support/file_size_limit.h"
 #include "support/files.h"
 #include "support/run_ranks.h"
 #include "support/scoped_variable.h"
@@ -121,7 +122,7 @@ TEST_CASE("metrics can be read while they are written, and appended to", "[io][m
     ddp::MetricsWriter(path, ddp::TextFileMode::kAppend).write("epoch", {});
     CHECK(bytes_of(path) == "{\"event\":\"step\",\"step\":1}\n{\"event\":\"epoch\"}\n");
     CHECK_THAT(error_of([&] { const ddp::MetricsWriter second(path); }),
-               Contains("another process is writing this file"));
+               Contains("this or another process is writing this file"));
     CHECK(bytes_of(path) == "{\"event\":\"step\",\"step\":1}\n{\"event\":\"epoch\"}\n");
   }
   const ddp::MetricsWriter truncated(path);
@@ -148,6 +149,15 @@ TEST_CASE("a metrics file that cannot be written is named once, and training con
   full.write("step", {});
   CHECK(full.failed());
   full.write("step", {});
+}
+
+TEST_CASE("a metrics file that has reached ulimit -f does not end the training",
+          "[io][metrics][disk]") {
+  const TemporaryDirectory directory;
+  ddp::MetricsWriter metrics(directory / "metrics.jsonl");
+  const ddp::test::FileSizeLimit limit(40);
+  for (int i = 0; i < 4; ++i) metrics.write("step", {});
+  CHECK(metrics.failed());
 }
 
 TEST_CASE("metrics may go to a pipe, whose reader need not be there", "[io][metrics]") {

@@ -3,25 +3,21 @@
 
 #include <sys/resource.h>
 
-#include <csignal>
-
 namespace ddp::test {
 
-// Makes every write beyond this file size fail, as on a full disk.
+// Makes every write beyond this file size fail, as on a full disk; it also raises SIGXFSZ.
 class FileSizeLimit {
  public:
-  explicit FileSizeLimit(rlim_t size_bytes) : old_handler_(std::signal(SIGXFSZ, SIG_IGN)) {
+  explicit FileSizeLimit(rlim_t size_bytes) {
     getrlimit(RLIMIT_FSIZE, &old_);
     const rlimit limit{size_bytes, old_.rlim_max};
     setrlimit(RLIMIT_FSIZE, &limit);
   }
-  ~FileSizeLimit() {
-    setrlimit(RLIMIT_FSIZE, &old_);
-    std::signal(SIGXFSZ, old_handler_);
-  }
+  ~FileSizeLimit() { setrlimit(RLIMIT_FSIZE, &old_); }
+  FileSizeLimit(const FileSizeLimit&) = delete;
+  FileSizeLimit& operator=(const FileSizeLimit&) = delete;
 
  private:
-  void (*old_handler_)(int);
   rlimit old_{};
 };
 

@@ -18,6 +18,7 @@
 #include <utility>
 
 #include "ddp/base/error.h"
+#include "ddp/base/system/no_write_signals.h"
 #include "ddp/base/system/write_all.h"
 
 namespace ddp {
@@ -84,6 +85,7 @@ AtomicFile::~AtomicFile() {
 
 void AtomicFile::write(std::span<const std::byte> bytes) {
   const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  const NoWriteSignals guard;
   if (const int error = write_all(fd_.get(), text); error != 0) fail(path_, "write", error);
 }
 

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: MIT
 #include "ddp/io/checkpoint_writer.h"
 
+#include <unistd.h>
+
+#include <stdexcept>
 #include <string>
 #include <utility>
 
@@ -10,7 +13,14 @@
 
 namespace ddp {
 
+CheckpointWriter::CheckpointWriter(CheckpointDirectory& directory)
+    : directory_(directory), lock_(directory.path()), owner_(::getpid()) {
+  directory_.reread();
+}
+
 CheckpointWriter::~CheckpointWriter() {
+  if (is_fork() && thread_.joinable()) thread_.detach();  // it is the parent's
+  if (is_fork()) return;
   try {
     finish();
   } catch (const std::exception& error) {
@@ -24,6 +34,7 @@ void CheckpointWriter::save(CheckpointInfo info, std::span<const NamedBuffer> te
   copy_.take(tensors, stream);
   thread_ = start_background_thread("ddp-checkpoint", [this, info = std::move(info)] {
     try {
+      check_lock(info.name);
       directory_.save(info, copy_.tensors());
     } catch (...) {
       error_ = std::current_exception();
@@ -32,11 +43,26 @@ void CheckpointWriter::save(CheckpointInfo info, std::span<const NamedBuffer> te
   });
 }
 
+void CheckpointWriter::check_lock(const CheckpointName& name) const {
+  try {
+    lock_.check();
+  } catch (const FileError&) {
+    const std::filesystem::path file = directory_.path() / to_string(name);
+    std::throw_with_nested(FileError("[checkpoint] " + file.string() + " was not saved"));
+  }
+}
+
 void CheckpointWriter::finish() {
+  if (is_fork()) {
+    throw std::logic_error("[checkpoint] the CheckpointWriter belongs to pid " +
+                           std::to_string(owner_) + ", of which this process is a fork");
+  }
   if (thread_.joinable()) thread_.join();
   has_failed_.store(false, std::memory_order_relaxed);
   if (error_) std::rethrow_exception(std::exchange(error_, nullptr));
 }
+
+bool CheckpointWriter::is_fork() const { return ::getpid() != owner_; }
 
 void CheckpointWriter::check() {
   if (has_failed_.load(std::memory_order_acquire)) finish();

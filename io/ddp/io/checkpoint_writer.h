@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <sys/types.h>
+
 #include <atomic>
 #include <exception>
 #include <span>
@@ -14,7 +16,8 @@
 namespace ddp {
 
 // Saves checkpoints on its own thread: the caller waits only for a copy in host memory. At most one
-// save runs at a time, and no other code may use the directory meanwhile. Not thread-safe.
+// save runs at a time, and no other code may use the directory meanwhile. Not thread-safe. In a
+// fork of the process that has made it, save() and finish() throw std::logic_error.
 class CheckpointWriter {
  public:
   // The directory must outlive the writer. Throws FileError if another process has a writer there,
@@ -22,21 +25,19 @@ class CheckpointWriter {
   // there, so that a training fails at its start rather than at its first checkpoint. Make it
   // before the directory loads a checkpoint: another process may still save one until then
   // (reread()).
-  explicit CheckpointWriter(CheckpointDirectory& directory)
-      : directory_(directory), lock_(directory.path()) {
-    directory_.reread();
-  }
+  explicit CheckpointWriter(CheckpointDirectory& directory);
   CheckpointWriter(const CheckpointWriter&) = delete;
   CheckpointWriter& operator=(const CheckpointWriter&) = delete;
   // Waits for the current save, however long the disk takes, and logs its error.
   ~CheckpointWriter();
 
   // Starts saving the tensors, in CPU or device memory, as `stream` leaves them. They may change
-  // after it returns. First waits for the previous save, and rethrows its error.
+  // after it returns. First waits for the previous save, and rethrows its error. A save fails with
+  // FileError if the directory was removed or replaced meanwhile: another process may write there.
   void save(CheckpointInfo info, std::span<const NamedBuffer> tensors, Stream stream = {});
 
-  // Returns when everything is on disk. Rethrows the error of the last save, unless it was thrown
-  // before.
+  // Returns when everything is on disk. Call it before exit(), which does not destroy the objects
+  // of the functions it leaves. Rethrows the error of the last save, unless it was thrown before.
   void finish();
 
   // Throws the error of a save that has already failed; does not wait. It reads one atomic, so a
@@ -44,8 +45,12 @@ class CheckpointWriter {
   void check();
 
  private:
+  [[nodiscard]] bool is_fork() const;
+  void check_lock(const CheckpointName& name) const;
+
   CheckpointDirectory& directory_;
   DirectoryLock lock_;
+  pid_t owner_;  // the process that has made it
   HostCopy copy_;
   std::exception_ptr error_;             // set by the thread
   std::atomic<bool> has_failed_{false};  // error_ is set

@@ -67,7 +67,7 @@ FileDescriptor open_lock(const std::filesystem::path& file) {
 }  // namespace
 
 DirectoryLock::DirectoryLock(const std::filesystem::path& directory)
-    : fd_(open_lock(directory / kDirectoryLockName)) {
+    : directory_(directory), fd_(open_lock(directory / kDirectoryLockName)) {
   const auto fail = [&](const std::string& complaint) {
     throw FileError("[directory_lock] " + directory.string() + ": " + complaint);
   };
@@ -93,6 +93,19 @@ DirectoryLock::DirectoryLock(const std::filesystem::path& directory)
     std::throw_with_nested(
         FileError("[directory_lock] " + directory.string() + ": no file can be made there"));
   }
+}
+
+void DirectoryLock::check() const {
+  struct stat held = {};
+  struct stat there = {};
+  if (fstat(fd_.get(), &held) != 0) return;
+  const std::filesystem::path lock = directory_ / kDirectoryLockName;
+  const bool is_there = stat(lock.c_str(), &there) == 0;
+  if (is_there && there.st_dev == held.st_dev && there.st_ino == held.st_ino) return;
+  if (!is_there && errno != ENOENT) return;
+  throw FileError("[directory_lock] " + directory_.string() +
+                  ": the directory or its .lock was removed or replaced while this process was "
+                  "writing there, so another one may be, too");
 }
 
 }  // namespace ddp

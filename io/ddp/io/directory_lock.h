@@ -22,7 +22,12 @@ class DirectoryLock {
   // Throws FileError if another object holds the lock, or if no file can be created there.
   explicit DirectoryLock(const std::filesystem::path& directory);
 
+  // Throws FileError if the directory or its lock was removed or replaced meanwhile, so that
+  // another object can hold the lock, too.
+  void check() const;
+
  private:
+  std::filesystem::path directory_;
   FileDescriptor fd_;
 };
 

@@ -2,47 +2,20 @@
 #include "ddp/io/text_file.h"
 
 #include <fcntl.h>
-#include <pthread.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
-#include <csignal>
-#include <ctime>
 #include <utility>
 
 #include "ddp/base/error.h"
 #include "ddp/base/log.h"
+#include "ddp/base/system/no_write_signals.h"
 #include "ddp/base/system/write_all.h"
 
 namespace ddp {
 namespace {
-
-// While it lives, a write to a pipe that nobody reads fails, and does not end the process.
-class NoSigpipe {
- public:
-  NoSigpipe() {
-    sigset_t pending;
-    ::sigpending(&pending);
-    was_pending_ = sigismember(&pending, SIGPIPE) == 1;
-    sigemptyset(&sigpipe_);
-    sigaddset(&sigpipe_, SIGPIPE);
-    ::pthread_sigmask(SIG_BLOCK, &sigpipe_, &previous_);
-  }
-  ~NoSigpipe() {
-    const timespec none{};
-    if (!was_pending_) ::sigtimedwait(&sigpipe_, nullptr, &none);
-    ::pthread_sigmask(SIG_SETMASK, &previous_, nullptr);
-  }
-  NoSigpipe(const NoSigpipe&) = delete;
-  NoSigpipe& operator=(const NoSigpipe&) = delete;
-
- private:
-  sigset_t sigpipe_;
-  sigset_t previous_;
-  bool was_pending_;
-};
 
 // To open a pipe that nobody reads would wait for a reader, but for O_NONBLOCK.
 std::string why_not_open(int error) {
@@ -73,7 +46,7 @@ TextFile::TextFile(std::string origin, std::filesystem::path path, TextFileMode 
 void TextFile::empty() {
   if (::flock(fd_.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
     throw FileError(origin_ + path_.string() +
-                    ": another process is writing this file; choose another name");
+                    ": this or another process is writing this file; choose another name");
   }
   static_cast<void>(::ftruncate(fd_.get(), 0));
 }
@@ -87,7 +60,7 @@ void TextFile::end_torn_line(std::int64_t size) {
 
 void TextFile::write(std::string_view text) {
   if (failed_) return;
-  const NoSigpipe guard;
+  const NoWriteSignals guard;
   const int error = write_all(fd_.get(), text);
   if (error == 0) return;
   failed_ = true;

@@ -434,6 +434,12 @@ TEST_CASE("a factory that makes different modules is refused", "[data-parallel]"
                return std::make_unique<nn::Linear>(scope, 1, 1);
              }),
              Contains("1 modules in place of 2"));
+  for (const int modules : {0, 1}) {
+    const auto make = [left = modules](const nn::Scope& scope) mutable {
+      return left-- > 0 ? std::make_unique<nn::Linear>(scope, 1, 1) : nullptr;
+    };
+    CHECK(error(make) == "[nn] DataParallel: the factory made no module");
+  }
 }
 
 TEST_CASE("outputs that do not fit together are refused", "[data-parallel]") {

@@ -20,11 +20,17 @@ void put_scaled(Context& context, const Buffer& x, double factor, const Gradient
                         UnaryFunction{UnaryKind::kAffine, factor});
 }
 
+std::unique_ptr<Module> given(std::unique_ptr<Module> module) {
+  if (module == nullptr)
+    throw std::invalid_argument("[nn] DataParallel: the factory made no module");
+  return module;
+}
+
 }  // namespace
 
 struct DataParallel::Replica {
   Replica(Device device, const Scope& scope, const ModuleFactory& make)
-      : context(device), module(make(scope.on(context))), thread(device) {}
+      : context(device), module(given(make(scope.on(context)))), thread(device) {}
 
   Context context;
   std::unique_ptr<Module> module;
@@ -85,7 +91,7 @@ struct DataParallel::Pass {
 
 DataParallel::DataParallel(Context& context, const Scope& scope, const ModuleFactory& make,
                            const DataParallelOptions& options)
-    : context_(context), dim_(options.dim), module_(make(scope.on(context))) {
+    : context_(context), dim_(options.dim), module_(given(make(scope.on(context)))) {
   for (const Device device : other_devices(context.device(), options.device_ids)) {
     replicas_.push_back(std::make_unique<Replica>(device, scope, make));
     check_alike(*module_, *replicas_.back()->module);
