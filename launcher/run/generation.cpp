@@ -253,7 +253,7 @@ void Generation::check_start() {
 
 void Generation::check_end() {
   if (is_finished_ || !end_watch_.is_due()) return;
-  if (remaining() == 0) return look_at_survivors();
+  if (remaining() == 0) return look_at_survivors(stopper_.killed_at());
   const std::string remark = end_watch_.look_at_workers(workers_.all());
   if (!remark.empty()) job_.console.say(remark);
 }
@@ -279,17 +279,17 @@ void Generation::check_finished(const OtherNodes::News& news) {
   }
 }
 
-// What a job that has ended well left behind was not asked to end before.
+// What a job that has ended well left behind is named before it obeys: it was not asked before.
 void Generation::advance_stopper() {
-  const bool was_terminating = stopper_.is_terminating();
+  const bool has_ended_well = remaining() == 0 && !casualties_.has_seen_failure();
+  if (has_ended_well && stopper_.is_about_to_terminate()) {
+    look_at_survivors(Deadline::after(time_to_end()));
+  }
   stopper_.advance();
-  if (was_terminating || !stopper_.is_terminating()) return;
-  if (remaining() == 0 && !casualties_.has_seen_failure()) look_at_survivors();
 }
 
-void Generation::look_at_survivors() {
-  const std::string remark =
-      end_watch_.look_at_survivors(stopper_.survivors(), stopper_.killed_at());
+void Generation::look_at_survivors(std::optional<Deadline> killed_at) {
+  const std::string remark = end_watch_.look_at_survivors(stopper_.survivors(), killed_at);
   if (!remark.empty()) job_.console.say(remark);
 }
 

@@ -67,7 +67,7 @@ class Generation {
   void note_stops_elsewhere(const OtherNodes::News& news);
   void check_end();
   void advance_stopper();
-  void look_at_survivors();
+  void look_at_survivors(std::optional<Deadline> killed_at);
   [[nodiscard]] std::optional<WorkerFailure> find_failure() const;
   [[nodiscard]] WorkerFailure describe_failure() const;
   [[nodiscard]] bool misses_others(const Ending& ending) const;

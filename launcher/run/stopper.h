@@ -37,7 +37,10 @@ class Stopper {
   }
 
   [[nodiscard]] bool is_stopping() const { return phase_ != Phase::kIdle; }
-  [[nodiscard]] bool is_terminating() const { return phase_ == Phase::kTerminating; }
+  // The patience is over: the next advance() sends SIGTERM.
+  [[nodiscard]] bool is_about_to_terminate() const {
+    return phase_ == Phase::kWaiting && phase_end_->passed();
+  }
   [[nodiscard]] bool is_killing() const { return phase_ == Phase::kKilling || has_given_up(); }
   [[nodiscard]] bool has_given_up() const { return phase_ == Phase::kGaveUp; }
   // The grace, if it was exceeded and that is why processes are killed.
