@@ -22,7 +22,8 @@
 
 namespace {
 
-// Ctrl-C also ends what reads the output, such as the `tee` of `train | tee log`.
+// Ctrl-C also ends what reads the output, such as the `tee` of `train | tee log`. What it no longer
+// reads must not count as output that could not be written.
 void drop_unread_output() {
   pollfd output{STDOUT_FILENO, POLLOUT, 0};
   const bool is_unread = ::poll(&output, 1, 0) == 1 && (output.revents & POLLERR) != 0;

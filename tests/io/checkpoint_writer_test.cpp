@@ -84,8 +84,8 @@ TEST_CASE("a writer in a fork is refused", "[checkpoint][writer]") {
     const std::string saved =
         error_of([&] { writer.save({.name = after_epoch(1), .metadata = {}}, model.tensors()); });
     const std::string finished = error_of([&] { writer.finish(); });
-    const std::string expected = "[checkpoint] the CheckpointWriter belongs to pid " +
-                                 std::to_string(parent) + ", of which this process is a fork";
+    const std::string expected = "[checkpoint] the CheckpointWriter belongs to process " +
+                                 std::to_string(parent) + "; this process is a fork of it";
     ::_exit(saved == expected && finished == expected ? 0 : 1);
   }
   CHECK(ddp::wait_for_child(child) == 0);

@@ -69,6 +69,12 @@ void take_back_evaluation(const std::filesystem::path& checkpoint,
   ddp::save_checkpoint(checkpoint, loaded.tensors, loaded.metadata);
 }
 
+// A long training that nobody launches.
+Arguments unlaunched_train(const std::string& checkpoint_dir) {
+  return Arguments{DDP_TRAIN_PATH, "--device", DDP_JOB_DEVICE} + kResumable +
+         Arguments{"--epochs", "1000", "--checkpoint-dir", checkpoint_dir};
+}
+
 }  // namespace
 
 TEST_CASE("a plateau schedule resumes with its state", "[resume]") {
@@ -169,9 +175,7 @@ TEST_CASE("without a launcher, a signal stops and saves, too, and the exit code 
   const auto [signal_number, code] =
       GENERATE(std::pair(SIGINT, 130), std::pair(SIGTERM, 143), std::pair(SIGUSR1, 143));
   const ddp::test::TemporaryDirectory directory;
-  const Arguments flags =
-      kResumable + Arguments{"--epochs", "1000", "--checkpoint-dir", directory / "c"};
-  ChildProcess job(Arguments{DDP_TRAIN_PATH, "--device", DDP_JOB_DEVICE} + flags);
+  ChildProcess job(unlaunched_train(directory / "c"));
   job.wait_for_output("step 100/");
   job.send_signal(signal_number);
   CHECK(job.wait(25s) == code);
@@ -182,9 +186,7 @@ TEST_CASE("without a launcher, a signal stops and saves, too, and the exit code 
 TEST_CASE("a job that should stop saves even if nobody reads its output any more",
           "[resume][stop]") {
   const ddp::test::TemporaryDirectory directory;
-  const Arguments flags =
-      kResumable + Arguments{"--epochs", "1000", "--checkpoint-dir", directory / "c"};
-  ChildProcess job(Arguments{DDP_TRAIN_PATH, "--device", DDP_JOB_DEVICE} + flags);
+  ChildProcess job(unlaunched_train(directory / "c"));
   job.wait_for_output("step 100/");
   job.send_signal(SIGSTOP);
   job.send_signal(SIGTERM);

@@ -14,13 +14,15 @@
 namespace ddp {
 
 CheckpointWriter::CheckpointWriter(CheckpointDirectory& directory)
-    : directory_(directory), lock_(directory.path()), owner_(::getpid()) {
+    : directory_(directory), lock_(directory.path()), process_(::getpid()) {
   directory_.reread();
 }
 
 CheckpointWriter::~CheckpointWriter() {
-  if (is_fork() && thread_.joinable()) thread_.detach();  // it is the parent's
-  if (is_fork()) return;
+  if (process_ != ::getpid()) {
+    if (thread_.joinable()) thread_.detach();  // it is the parent's
+    return;
+  }
   try {
     finish();
   } catch (const std::exception& error) {
@@ -53,16 +55,17 @@ void CheckpointWriter::check_lock(const CheckpointName& name) const {
 }
 
 void CheckpointWriter::finish() {
-  if (is_fork()) {
-    throw std::logic_error("[checkpoint] the CheckpointWriter belongs to pid " +
-                           std::to_string(owner_) + ", of which this process is a fork");
-  }
+  check_process();
   if (thread_.joinable()) thread_.join();
   has_failed_.store(false, std::memory_order_relaxed);
   if (error_) std::rethrow_exception(std::exchange(error_, nullptr));
 }
 
-bool CheckpointWriter::is_fork() const { return ::getpid() != owner_; }
+void CheckpointWriter::check_process() const {
+  if (process_ == ::getpid()) return;
+  throw std::logic_error("[checkpoint] the CheckpointWriter belongs to process " +
+                         std::to_string(process_) + "; this process is a fork of it");
+}
 
 void CheckpointWriter::check() {
   if (has_failed_.load(std::memory_order_acquire)) finish();

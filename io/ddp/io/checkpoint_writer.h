@@ -45,12 +45,12 @@ class CheckpointWriter {
   void check();
 
  private:
-  [[nodiscard]] bool is_fork() const;
+  void check_process() const;
   void check_lock(const CheckpointName& name) const;
 
   CheckpointDirectory& directory_;
   DirectoryLock lock_;
-  pid_t owner_;  // the process that has made it
+  pid_t process_;  // that has made it
   HostCopy copy_;
   std::exception_ptr error_;             // set by the thread
   std::atomic<bool> has_failed_{false};  // error_ is set

@@ -24,8 +24,11 @@ static_assert(std::atomic<int>::is_always_lock_free);
 static_assert(std::atomic<const WorkerSlot*>::is_always_lock_free);
 static_assert(std::atomic<pid_t>::is_always_lock_free);
 
-// Async-signal-safe.
+// Async-signal-safe. A program's own handler stays.
 void ignore_sigpipe() {
+  struct sigaction current = {};
+  ::sigaction(SIGPIPE, nullptr, &current);
+  if (current.sa_handler != SIG_DFL) return;
   struct sigaction ignore = {};
   ignore.sa_handler = SIG_IGN;
   ::sigaction(SIGPIPE, &ignore, nullptr);

@@ -22,7 +22,7 @@ namespace ddp {
 //     if (ddp.stop_requested()) break;
 //   }
 //
-// Once this process was asked to stop, SIGPIPE is ignored: Ctrl-C also ends the `tee` of
+// Once this process was asked to stop, SIGPIPE no longer ends it: Ctrl-C also ends the `tee` of
 // `train | tee log`, and a line that nobody reads must not end a process that has yet to save.
 //
 // Under ddp-launch, a job that was asked to stop and ends with 0 on all ranks has the exit code

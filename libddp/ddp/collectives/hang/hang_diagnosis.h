@@ -39,7 +39,7 @@ struct Witness {
   std::optional<RankProgress> progress = {};  // empty: has published nothing yet
   ProcessState state = ProcessState::kUnknown;
   Timeout silence{};      // since its heartbeat stopped, if it should have moved; else 0
-  Timeout told_before{};  // at least so old is `progress`, if the rank tells nothing more; else 0
+  Timeout told_before{};  // the least age of `progress`, if the rank tells nothing more; else 0
 };
 
 // `members` are the group's ranks in order. Blames a process that is stopped; if there is none, the

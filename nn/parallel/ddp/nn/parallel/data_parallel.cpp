@@ -21,9 +21,8 @@ void put_scaled(Context& context, const Buffer& x, double factor, const Gradient
 }
 
 std::unique_ptr<Module> given(std::unique_ptr<Module> module) {
-  if (module == nullptr)
-    throw std::invalid_argument("[nn] DataParallel: the factory made no module");
-  return module;
+  if (module != nullptr) return module;
+  throw std::invalid_argument("[nn] DataParallel: the factory made no module");
 }
 
 }  // namespace
