@@ -129,6 +129,21 @@ TEST_CASE("ranks whose group breaks write their last events to a file", "[proces
   }
 }
 
+TEST_CASE("ranks that cannot write their last events say so and fail as they would",
+          "[process][hang]") {
+  const auto environment = [](int) {
+    return test::Environment{{"DDP_EVENTS_FILE", "/no/such/events.txt"}};
+  };
+  Job job(3, "absent", test::cpu_backends().front(), "quick", environment);
+  for (const int rank : {0, 1}) {
+    CHECK(job[rank].wait(3s + kBound) == 3);
+    CHECK_THAT(job[rank].err(),
+               Catch::Contains("[events] DDP_EVENTS_FILE=/no/such/events.txt: cannot "
+                               "write the last events: No such file") &&
+                   Catch::Contains("timed out after 3000 ms: rank 2 ("));
+  }
+}
+
 TEST_CASE("a stopped rank is reported as stopped, not as dead", "[process][hang]") {
   for (const std::string& backend : test::cpu_backends()) {
     INFO(backend);

@@ -2,6 +2,7 @@
 #include <fcntl.h>
 #include <pty.h>
 #include <sys/ioctl.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -9,6 +10,7 @@
 #include <array>
 #include <catch2/catch.hpp>
 #include <cmath>
+#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <limits>
@@ -24,6 +26,7 @@
 #include "ddp/io/trace_writer.h"
 #include "support/file_size_limit.h"
 #include "support/files.h"
+#include "support/in_child.h"
 #include "support/run_ranks.h"
 #include "support/scoped_variable.h"
 
@@ -110,6 +113,14 @@ TEST_CASE("metrics are JSON lines in the order given", "[io][metrics]") {
   CHECK(line["b"].is_null());
   CHECK(line["c"].get<double>() == 0.1);
   CHECK(line["d"].get<std::int64_t>() == std::numeric_limits<std::int64_t>::max());
+  CHECK_THAT(error_of([] {
+               (void)ddp::format_metrics("step", {{"a", 1}, {"b", 2}, {"a", 3}});
+             }),
+             Contains("the name \"a\" is twice in a line of the event \"step\""));
+  CHECK_THAT(error_of([] {
+               (void)ddp::format_metrics("step", {{"event", "mine"}});
+             }),
+             Contains("the name \"event\" is twice"));
 }
 
 TEST_CASE("metrics can be read while they are written, and appended to", "[io][metrics]") {
@@ -176,6 +187,30 @@ TEST_CASE("metrics may go to a pipe, whose reader need not be there", "[io][metr
   reader.reset();
   writer.write("step", {});  // not killed by SIGPIPE
   CHECK(writer.failed());
+}
+
+TEST_CASE("metrics may go to the process's own stdout, whatever that is", "[io][metrics]") {
+  const TemporaryDirectory directory;
+  const fs::path log = directory / "log";
+  int sockets[2] = {};
+  REQUIRE(socketpair(AF_UNIX, SOCK_STREAM, 0, sockets) == 0);
+  const ddp::FileDescriptor reader(sockets[0]);
+  const ddp::FileDescriptor socket(sockets[1]);
+  const auto file = ddp::FileDescriptor(open(log.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
+  const std::string wanted = "before\n{\"event\":\"step\"}\nafter\n";
+  ddp::test::check_in_child([&] {
+    for (const int stream : {socket.get(), file.get()}) {
+      dup2(stream, STDOUT_FILENO);
+      dprintf(STDOUT_FILENO, "before\n");
+      ddp::MetricsWriter("/dev/stdout").write("step", {});
+      dprintf(STDOUT_FILENO, "after\n");
+    }
+    return ddp::test::Verdict::kGood;
+  });
+  std::array<char, 64> text{};
+  REQUIRE(recv(reader.get(), text.data(), text.size(), MSG_DONTWAIT) > 0);
+  CHECK(std::string(text.data()) == wanted);
+  CHECK(bytes_of(log) == wanted);
 }
 
 TEST_CASE("progress is formatted as a bar and as a line", "[io][progress]") {

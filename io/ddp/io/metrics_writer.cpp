@@ -2,6 +2,7 @@
 #include "ddp/io/metrics_writer.h"
 
 #include <nlohmann/json.hpp>
+#include <stdexcept>
 #include <utility>
 
 namespace ddp {
@@ -9,6 +10,11 @@ namespace ddp {
 std::string format_metrics(std::string_view event, std::initializer_list<Metric> metrics) {
   nlohmann::ordered_json line = {{"event", event}};
   for (const Metric& metric : metrics) {
+    if (line.contains(metric.name)) {
+      throw std::invalid_argument("[metrics_writer] the name \"" + std::string(metric.name) +
+                                  "\" is twice in a line of the event \"" + std::string(event) +
+                                  "\"");
+    }
     std::visit([&](const auto& value) { line[std::string(metric.name)] = value; }, metric.value);
   }
   using ErrorHandler = nlohmann::ordered_json::error_handler_t;

@@ -22,7 +22,7 @@ struct Metric {
 };
 
 // One line with its newline; names keep their order. NaN and infinities, which JSON lacks, become
-// null.
+// null. Throws std::invalid_argument if a name is given twice; "event" is the event's.
 [[nodiscard]] std::string format_metrics(std::string_view event,
                                          std::initializer_list<Metric> metrics);
 
@@ -32,7 +32,7 @@ class MetricsWriter {
   // Throws FileError that names the file and the reason.
   explicit MetricsWriter(std::filesystem::path path, TextFileMode mode = TextFileMode::kTruncate);
 
-  // A failure (a full disk) does not end the training: see TextFile.
+  // A failure (a full disk) does not end the training: see TextFile. Throws like format_metrics().
   void write(std::string_view event, std::initializer_list<Metric> metrics);
 
   [[nodiscard]] bool failed() const { return file_.failed(); }

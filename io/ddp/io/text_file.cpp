@@ -17,6 +17,23 @@
 namespace ddp {
 namespace {
 
+constexpr int kFlags = O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC;
+
+// This process's stdout or stderr if that is the file: "/dev/stdout". Opened again, a file would
+// have a second position, so that each overwrites the other; and a socket cannot be.
+FileDescriptor standard_stream_at(const std::filesystem::path& path) {
+  struct stat wanted {};
+  if (::stat(path.c_str(), &wanted) != 0) return {};
+  for (const int stream : {STDOUT_FILENO, STDERR_FILENO}) {
+    struct stat status {};
+    if (::fstat(stream, &status) != 0) continue;
+    if (status.st_dev == wanted.st_dev && status.st_ino == wanted.st_ino) {
+      return FileDescriptor(::fcntl(stream, F_DUPFD_CLOEXEC, 0));
+    }
+  }
+  return {};
+}
+
 // To open a pipe that nobody reads would wait for a reader, but for O_NONBLOCK.
 std::string why_not_open(int error) {
   return error == ENXIO ? "it is a pipe that nobody reads" : error_text(error);
@@ -25,8 +42,10 @@ std::string why_not_open(int error) {
 }  // namespace
 
 TextFile::TextFile(std::string origin, std::filesystem::path path, TextFileMode mode)
-    : origin_("[" + std::move(origin) + "] "), path_(std::move(path)) {
-  constexpr int kFlags = O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC;
+    : origin_("[" + std::move(origin) + "] "),
+      path_(std::move(path)),
+      fd_(standard_stream_at(path_)) {
+  if (fd_.is_open()) return;
   fd_ = FileDescriptor(::open(path_.c_str(), kFlags | O_NONBLOCK, 0666));
   if (!fd_.is_open()) {
     throw FileError(origin_ + path_.string() + ": cannot open: " + why_not_open(errno));

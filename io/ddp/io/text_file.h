@@ -14,6 +14,7 @@ enum class TextFileMode : std::uint8_t { kTruncate, kAppend };
 
 // An optional output file of a training: a failure (a full disk, a pipe whose reader has gone) is
 // logged once, and later text is dropped. kAppend begins a new line if the last one has no end.
+// A path that names this process's stdout or stderr means that stream, which is never emptied.
 // Unbuffered; a pipe whose reader is slow makes write() wait. Not thread-safe.
 class TextFile {
  public:

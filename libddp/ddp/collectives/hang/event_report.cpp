@@ -6,6 +6,8 @@
 #include <unistd.h>
 
 #include <array>
+#include <atomic>
+#include <cerrno>
 #include <chrono>
 #include <cstdlib>
 #include <ctime>
@@ -13,7 +15,10 @@
 #include <unordered_map>
 #include <vector>
 
+#include "ddp/base/error.h"
 #include "ddp/base/file_descriptor.h"
+#include "ddp/base/log.h"
+#include "ddp/base/system/no_write_signals.h"
 #include "ddp/base/system/write_all.h"
 
 namespace ddp {
@@ -110,8 +115,13 @@ void append_to_events_file(const FlightRecorder& recorder, std::string_view titl
   try {
     const std::string text =
         describe_events(recorder, title) + "error: " + std::string(error) + "\n";
+    const NoWriteSignals guard;
     const FileDescriptor file(::open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666));
-    static_cast<void>(write_all(file.get(), text));
+    const int failure = file.is_open() ? write_all(file.get(), text) : errno;
+    static std::atomic_flag was_said;
+    if (failure == 0 || was_said.test_and_set()) return;
+    logging::warning("[events] DDP_EVENTS_FILE=" + std::string(path) +
+                     ": cannot write the last events: " + error_text(failure));
   } catch (const std::exception&) {  // thrown if there is no memory left
   }
 }
