@@ -54,7 +54,7 @@ double relative_distance(const TensorSketch& a, const TensorSketch& b, double fl
 
 void keep_larger(Distance& kept, double relative, const ParameterSketch& parameter,
                  const StepSketch& step) {
-  if (relative > kept.relative) kept = {relative, parameter.name, step.step};
+  if (relative > kept.relative) kept = {relative, parameter.name, step.engine, step.step};
 }
 
 // `before` is the step before in the same engine, if there is one. An optimizer like Adam makes
@@ -163,7 +163,9 @@ class Comparer {
       result_.difference = difference_in_step(k);
     }
     if (result_.difference.empty() && reference_.steps.size() != other_.steps.size()) {
-      result_.difference = differ("steps", reference_.steps.size(), other_.steps.size());
+      const bool is_longer = reference_.steps.size() > steps;
+      result_.difference =
+          difference_in_count((is_longer ? reference_ : other_).steps[steps].engine);
     }
     return std::move(result_);
   }
@@ -176,20 +178,38 @@ class Comparer {
                        b, counted(other_.ranks, "rank"));
   }
 
+  [[nodiscard]] std::string difference_in_count(int engine) const {
+    const auto count = [&](const Run& run) {
+      return std::ranges::count(run.steps, engine, &StepSketch::engine);
+    };
+    const bool is_one = std::max(count_engines(reference_), count_engines(other_)) == 1;
+    return differ(is_one ? "steps" : fmt::format("steps of engine {}", engine + 1),
+                  count(reference_), count(other_));
+  }
+
   std::string difference_in_step(std::size_t k) {
     const StepSketch& a = reference_.steps[k];
     const StepSketch& b = other_.steps[k];
     std::string text;
-    if (!have_same_parameters(a, b)) text = "the models have different parameters";
+    if (a.engine != b.engine) {
+      text = fmt::format("with {}, engine {} makes its step first", counted(other_.ranks, "rank"),
+                         b.engine + 1);
+    } else if (!have_same_parameters(a, b)) {
+      text = "the models have different parameters";
+    }
     const StepSketch* before = step_before(reference_, k);
     const StepSketch* control = control_of(k);
-    const bool is_first = before == nullptr;
-    if (text.empty()) text = difference_of_values(a, b, before, is_first ? nullptr : control);
+    if (text.empty()) text = difference_of_values(a, b, before, is_first(a) ? nullptr : control);
     if (text.empty()) text = difference_of_samples(a, b);
     if (text.empty()) text = difference_of_gradients(a, b, before, control);
     if (text.empty()) return "";
-    result_.may_be_rounding = result_.may_be_rounding || !is_first;
-    return fmt::format("step {}: {}", a.step, text);
+    result_.may_be_rounding = result_.may_be_rounding || !is_first(a);
+    return fmt::format("{}: {}", name_of_step(reference_, a.engine, a.step), text);
+  }
+
+  // Of the steps of all engines, since any of these makes rounding grow.
+  [[nodiscard]] bool is_first(const StepSketch& step) const {
+    return &step == &reference_.steps.front();
   }
 
   // Null if the control run is of no use for this step.
@@ -240,7 +260,7 @@ class Comparer {
     if (distance.relative > result_.gradients.relative) result_.gradients = distance;
     const auto factor = common_factor(a, b, tolerance_);
     const bool is_scaled = factor && std::abs(*factor - 1) > tolerance_;
-    const bool has_control = control != nullptr && !(before == nullptr && is_scaled);
+    const bool has_control = control != nullptr && !(is_first(a) && is_scaled);
     const Distance of_control = has_control ? distance_of_gradients(a, *control) : Distance();
     if (!is_far(distance, of_control)) return "";
     if (is_scaled) {
@@ -267,6 +287,15 @@ class Comparer {
 };
 
 }  // namespace
+
+int count_engines(const Run& run) {
+  return run.steps.empty() ? 0 : std::ranges::max(run.steps, {}, &StepSketch::engines).engines;
+}
+
+std::string name_of_step(const Run& run, int engine, std::uint64_t step) {
+  const std::string text = fmt::format("step {}", step);
+  return count_engines(run) > 1 ? fmt::format("engine {}, {}", engine + 1, text) : text;
+}
 
 Comparison compare(const Run& reference, const Run& other, double tolerance, const Run* control) {
   return Comparer(reference, other, tolerance, control).run();

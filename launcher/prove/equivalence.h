@@ -15,12 +15,18 @@ namespace ddp::prove {
 struct Run {
   int ranks = 0;
   std::vector<StepSketch> steps;  // in the order in which they were made
+  bool is_cut_off = false;        // before each engine had made all steps to compare
 };
+
+[[nodiscard]] int count_engines(const Run& run);
+// "step 3", or "engine 2, step 3" if the run has several engines.
+[[nodiscard]] std::string name_of_step(const Run& run, int engine, std::uint64_t step);
 
 // How far a tensor of one run is from the same tensor of another, relative to its norm.
 struct Distance {
   double relative = 0;
   std::string parameter;
+  int engine = 0;
   std::uint64_t step = 0;
 };
 

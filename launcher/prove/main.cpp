@@ -5,6 +5,8 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstddef>
+#include <cstdint>
 #include <cstdlib>
 #include <exception>
 #include <limits>
@@ -36,24 +38,48 @@ int fail(const std::string& text, int exit_code) {
   return exit_code;
 }
 
-// "3 steps of 64 samples", or "of 40 to 64 samples".
-std::string describe_steps(const Run& run) {
-  const auto [least, most] = std::ranges::minmax(run.steps, {}, &StepSketch::samples);
-  const std::string range =
-      least.samples == most.samples ? "" : fmt::format("{} to ", least.samples);
-  return fmt::format("{} of {}{} samples", counted(run.steps.size(), "step"), range, most.samples);
+using Steps = std::vector<StepSketch>;
+
+std::vector<Steps> by_engine(const Run& run) {
+  std::vector<Steps> result(static_cast<std::size_t>(count_engines(run)));
+  for (const StepSketch& step : run.steps) {
+    result[static_cast<std::size_t>(step.engine)].push_back(step);
+  }
+  return result;
 }
 
-std::string to_text(const char* what, const Distance& distance) {
+// "engine 1: …; engine 2: …", or without a name if there is only one.
+std::string for_each_engine(const Run& run, std::string (*text_of)(const Steps&)) {
+  const std::vector<Steps> engines = by_engine(run);
+  if (engines.size() == 1) return text_of(engines.front());
+  std::string result;
+  for (std::size_t i = 0; i < engines.size(); ++i) {
+    result += fmt::format("{}engine {}: {}", i == 0 ? "" : "; ", i + 1, text_of(engines[i]));
+  }
+  return result;
+}
+
+std::string number_of_steps(const Steps& steps) { return counted(steps.size(), "step"); }
+
+// "3 steps of 64 samples", or "of 40 to 64 samples".
+std::string describe_steps(const Steps& steps) {
+  if (steps.empty()) return number_of_steps(steps);
+  const auto [least, most] = std::ranges::minmax(steps, {}, &StepSketch::samples);
+  const std::string range =
+      least.samples == most.samples ? "" : fmt::format("{} to ", least.samples);
+  return fmt::format("{} of {}{} samples", number_of_steps(steps), range, most.samples);
+}
+
+std::string to_text(const char* what, const Distance& distance, const Run& reference) {
   if (distance.relative == 0) return fmt::format("{} equal", what);
-  return fmt::format("{} within {:.1e} ('{}', step {})", what, distance.relative,
-                     distance.parameter, distance.step);
+  return fmt::format("{} within {:.1e} ('{}', {})", what, distance.relative, distance.parameter,
+                     name_of_step(reference, distance.engine, distance.step));
 }
 
 // "gradients within 1.2e-06 ('fc1.weight', step 3), parameters equal".
-std::string describe(const Comparison& comparison) {
-  return fmt::format("{}, {}", to_text("gradients", comparison.gradients),
-                     to_text("parameters", comparison.values));
+std::string describe(const Comparison& comparison, const Run& reference) {
+  return fmt::format("{}, {}", to_text("gradients", comparison.gradients, reference),
+                     to_text("parameters", comparison.values, reference));
 }
 
 // Shows how far rounding grows from step to step, which in some models is far.
@@ -61,7 +87,8 @@ Run record_control(const Run& reference, const Options& options) {
   Run control = record_run(reference.ranks, options, Start::kNudged);
   constexpr double kAny = std::numeric_limits<double>::infinity();
   print(fmt::format("{}, starting from parameters that differ in their last bits: {}\n",
-                    counted(control.ranks, "rank"), describe(compare(reference, control, kAny))));
+                    counted(control.ranks, "rank"),
+                    describe(compare(reference, control, kAny), reference)));
   return control;
 }
 
@@ -70,17 +97,31 @@ std::string remark_on_sizes(const Run& run) {
   const auto differs = [&](const StepSketch& step) {
     return step.samples != run.steps.front().samples;
   };
-  const bool is_counted = !run.steps.empty() && run.steps.front().samples != run.ranks;
-  if (!is_counted || std::ranges::any_of(run.steps, differs)) return "";
+  if (run.steps.front().samples == run.ranks || std::ranges::any_of(run.steps, differs)) return "";
+  const auto most = std::ranges::max(by_engine(run), {}, &Steps::size).size();
   return fmt::format(
       "all these steps have {} samples: --steps {} or more, beyond the end of an epoch, compares a "
       "smaller batch, too\n",
-      run.steps.front().samples, run.steps.size() + 1);
+      run.steps.front().samples, most + 1);
+}
+
+// Empty if the run was compared as far as it was to be: an engine that made fewer steps before it
+// was destroyed, or before the program ended by itself, was compared in all of its steps.
+std::string describe_unfinished(const Run& run, int steps) {
+  const auto has_no_step = [](const Steps& made) { return made.empty(); };
+  if (!run.is_cut_off && std::ranges::none_of(by_engine(run), has_no_step)) return "";
+  return fmt::format(
+      "no difference was found, but too few steps were compared: {} (a run ends when each engine "
+      "has made {}, or one has made {}): let the others step more often, or the program run longer",
+      for_each_engine(run, number_of_steps), counted(static_cast<std::size_t>(steps), "step"),
+      std::int64_t{kCutOffAfter} * steps);
 }
 
 int prove(const Options& options) {
   const Run reference = record_run(options.ranks.front(), options);
-  print(fmt::format("{}: {}\n", counted(reference.ranks, "rank"), describe_steps(reference)));
+  print(fmt::format("{}: {}\n", counted(reference.ranks, "rank"),
+                    for_each_engine(reference, describe_steps)));
+  std::string unfinished = describe_unfinished(reference, options.steps);
   std::optional<Run> control;
   for (std::size_t i = 1; i < options.ranks.size(); ++i) {
     const Run other = record_run(options.ranks[i], options);
@@ -95,8 +136,10 @@ int prove(const Options& options) {
                       counted(other.ranks, "rank"), comparison.difference),
           kDiffer);
     }
-    print(fmt::format("{}: {}\n", counted(other.ranks, "rank"), describe(comparison)));
+    print(fmt::format("{}: {}\n", counted(other.ranks, "rank"), describe(comparison, reference)));
+    if (unfinished.empty()) unfinished = describe_unfinished(other, options.steps);
   }
+  if (!unfinished.empty()) return fail(unfinished, kFailed);
   print(fmt::format("the same model with any of these numbers of ranks{}\n",
                     control ? ", but for rounding, which grows" : ""));
   print(remark_on_sizes(reference));

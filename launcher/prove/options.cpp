@@ -119,7 +119,7 @@ std::string help_text() {
   return R"(Usage: ddp-prove [flags] RANKS [ddp-launch's flags] PROGRAM [args…]
 
 Tests whether PROGRAM trains the same model with any number of ranks. Runs it by ddp-launch with
-each number in RANKS, ends it after a few steps of its DistributedDataParallel, and compares
+each number in RANKS, ends it after a few steps of each DistributedDataParallel in it, and compares
 parameters and gradients with those of the first number.
 
   ddp-prove 1,2,4 ./train --global-batch-size 64
@@ -128,12 +128,12 @@ PROGRAM must keep the global batch whatever the number of ranks. What it prints 
 out. Random numbers that depend on the rank (dropout, augmentation), and batch norm over a rank's
 own batch, make a difference and are reported as one.
 
-  --steps N      steps to compare (3)
+  --steps N      steps to compare, of each DistributedDataParallel (3)
   --tolerance X  largest relative difference of a parameter or gradient (0.001)
   -h, --help     this text
 
-Exit code: 0 if they are the same, 1 if not, 2 if the command line is wrong; if a run fails, that of
-ddp-launch, with 2 in place of 1.
+Exit code: 0 if they are the same, 1 if not, 2 if the command line is wrong or too few steps could
+be compared; if a run fails, that of ddp-launch, with 2 in place of 1.
 )";
 }
 

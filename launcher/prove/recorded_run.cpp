@@ -66,11 +66,14 @@ class StepFile {
     return fmt::format("/proc/{}/fd/{}", ::getpid(), memory_.get());
   }
 
-  [[nodiscard]] std::vector<StepSketch> read() const {
-    std::vector<StepSketch> steps;
+  [[nodiscard]] Run read(int ranks) const {
+    Run run{.ranks = ranks, .steps = {}};
     std::ifstream file(path());
-    for (std::string line; std::getline(file, line);) steps.push_back(parse_step_sketch(line));
-    return steps;
+    for (std::string line; std::getline(file, line);) {
+      run.is_cut_off = line == kCutOff;
+      if (!run.is_cut_off) run.steps.push_back(parse_step_sketch(line));
+    }
+    return run;
   }
 
  private:
@@ -109,7 +112,7 @@ Run record_run(int ranks, const Options& options, Start start) {
         fmt::format("the run with {} ended with exit code {}", counted(ranks, "rank"), exit_code),
         exit_code == kDiffer ? kFailed : exit_code);
   }
-  Run result{.ranks = ranks, .steps = file.read()};
+  Run result = file.read(ranks);
   if (result.steps.empty()) {
     throw launcher::LaunchError(fmt::format(
         "the run with {} made no step of a ddp::DistributedDataParallel (has it resumed from a "

@@ -105,7 +105,25 @@ TEST_CASE("runs are compared by their largest relative distance", "[prove]") {
   CHECK_THAT(compare(one, other, 1e-3).difference, Contains("step 1: the models have different"));
   other = {2, {step_with(1, 1)}};
   other.steps[0].engine = 1;
-  CHECK_THAT(compare(one, other, 1e-3).difference, Contains("step 1: the models have different"));
+  CHECK_THAT(compare(one, other, 1e-3).difference,
+             Contains("step 1: with 2 ranks, engine 2 makes its step first"));
+}
+
+TEST_CASE("a difference is one of an engine's, after the steps of the others", "[prove]") {
+  const auto run_with = [](int ranks, double gradient) {
+    Run run{ranks, {step_with(1, 1), step_with(1, gradient)}};
+    run.steps[1].engine = 1;
+    run.steps[1].engines = 2;
+    return run;
+  };
+  const Run reference = run_with(1, 1);
+  const Comparison comparison = compare(reference, run_with(2, 1.3), 1e-3);
+  CHECK_THAT(comparison.difference, Contains("engine 2, step 1: all gradients are 1.3 times"));
+  CHECK(comparison.may_be_rounding);
+  const Run loud = run_with(1, 1.2);
+  CHECK(compare(reference, run_with(2, 1.3), 1e-3, &loud).difference.empty());
+  CHECK_THAT(compare({1, {step_with(1, 1)}}, run_with(2, 1), 1e-3).difference,
+             Contains("steps of engine 2: 0 with 1 rank, but 1 with 2 ranks"));
 }
 
 // Like those of a bias before a batch norm, of which Adam makes full steps.
@@ -281,6 +299,36 @@ TEST_CASE("mistakes are found and explained", "[prove]") {
   check_found("seed", "step 1: parameter 'weight' differs by 0.3");
   check_found("batch of a rank", "step 1: samples: 60 with 1 rank, but 180 with 3 ranks");
   check_found("rate", "step 2: parameter ");
+}
+
+TEST_CASE("every engine of a program is compared, and named", "[prove]") {
+  const Result result = prove_worker("gan");
+  CHECK(result.exit_code == 0);
+  CHECK_THAT(result.out, Contains("1 rank: engine 1: 3 steps of 60 samples; engine 2: 3 steps of "
+                                  "60 samples\n2 ranks: gradients ") &&
+                             Contains("('weight', engine ") &&
+                             Contains("\nthe same model with any of these numbers of ranks\n"
+                                      "all these steps have 60 samples: --steps 4 or more, "));
+  check_found("gan, sum", "engine 2, step 1: all gradients are 3 times those with 1 rank");
+  CHECK_THAT(prove_worker("gan, warm-up").out,
+             Contains("engine 1: 1 step of 60 samples; engine 2: 3 steps of 60 samples; engine 3: "
+                      "3 steps of 60 samples\n") &&
+                 Contains("the same model"));
+}
+
+TEST_CASE("an engine that was compared in few steps or none is not said to be the same",
+          "[prove]") {
+  const auto check_unfinished = [](const std::string& program, const std::string& steps) {
+    CAPTURE(program);
+    const Result result = prove_worker(program, "1,2");
+    CHECK(result.exit_code == 2);
+    CHECK_THAT(result.out, Contains("\n2 ranks: gradients ") && !Contains("the same model"));
+    CHECK_THAT(result.err, Contains("ddp-prove: no difference was found, but too few steps were "
+                                    "compared: " +
+                                    steps));
+  };
+  check_unfinished("gan, rare", "engine 1: 3 steps; engine 2: 1 step");
+  check_unfinished("gan, short", "engine 1: 3 steps; engine 2: 0 steps");
 }
 
 // Rank 0 alone may train as one rank does.

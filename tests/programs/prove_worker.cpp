@@ -5,8 +5,10 @@
 #include <cmath>
 #include <cstdio>
 #include <exception>
+#include <memory>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "ddp/base/random.h"
@@ -92,11 +94,56 @@ void train(const std::string& mistake) {
   std::printf("trained to the end\n");
 }
 
+// A model of one number, whose loss is half its mean squared distance from the samples.
+class Mean {
+ public:
+  explicit Mean(std::shared_ptr<ddp::ProcessGroup> group)
+      : rank_(group->rank()),
+        ranks_(group->world_size()),
+        ddp_(std::move(group), {{"weight", {1}, ddp::buffer_of(weight_)}},
+             {.nominal_samples = 10}) {}
+
+  void step(int step, bool is_summed = false) {
+    double sum = 0;
+    std::size_t samples = 0;
+    for (int i = rank_; i < kBatch; i += ranks_, ++samples) {
+      sum += weight_[0] - input(step * kBatch + i, 0);
+    }
+    const double factor = ddp_.begin_step({.samples = samples}) * (is_summed ? ranks_ : 1);
+    ddp_.gradient(0).as<double>()[0] = factor * sum / static_cast<double>(samples);
+    ddp_.mark_ready(0);
+    ddp_.wait();
+    weight_[0] -= 0.1 * ddp_.gradient(0).as<double>()[0];
+  }
+
+ private:
+  std::array<double, 1> weight_ = {2};
+  int rank_;
+  int ranks_;
+  ddp::DistributedDataParallel ddp_;
+};
+
+// Like a GAN, whose generator makes one step for every five of its critic.
+void train_gan(const std::string& mistake) {
+  const auto group = ddp::init_process_group();
+  if (mistake == "gan, warm-up") Mean(group).step(0);
+  Mean critic(group);
+  Mean generator(group);
+  const int steps = mistake == "gan, short" ? 4 : 1000;
+  const int every = mistake == "gan, rare" ? 50 : 5;
+  for (int step = 1; step <= steps; ++step) {
+    critic.step(step);
+    if (step % every == 0) generator.step(step, mistake == "gan, sum");
+  }
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   try {
-    if (argc == 2 && argv[1] != std::string("no engine")) train(argv[1]);
+    const std::string mistake = argc == 2 ? argv[1] : "no engine";
+    if (mistake == "no engine") return 0;
+    mistake.starts_with("gan") ? train_gan(mistake) : train(mistake);
     return 0;
   } catch (const std::exception& error) {
     ddp::record_error(error);

@@ -3,6 +3,7 @@
 
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "ddp/base/error.h"
 #include "ddp/base/random.h"
@@ -50,11 +51,12 @@ std::string to_json(const StepSketch& step) {
                           {"value", parameter.value},
                           {"gradient", parameter.gradient}});
   }
-  const Json json = {{"engine", step.engine},
-                     {"step", step.step},
-                     {"samples", step.samples},
-                     {"has_buffers", step.has_buffers},
-                     {"parameters", parameters}};
+  Json json = {{"engine", step.engine},
+               {"engines", step.engines},
+               {"step", step.step},
+               {"samples", step.samples},
+               {"has_buffers", step.has_buffers}};
+  json["parameters"] = std::move(parameters);
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
@@ -62,6 +64,7 @@ StepSketch parse_step_sketch(std::string_view line) {
   try {
     const Json json = Json::parse(line);
     StepSketch result{.engine = json.at("engine"),
+                      .engines = json.at("engines"),
                       .step = json.at("step"),
                       .samples = json.at("samples"),
                       .has_buffers = json.at("has_buffers"),

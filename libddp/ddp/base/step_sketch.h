@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: MIT
 //
 // What a training step did, in a few numbers for each parameter. The engine writes such sketches
-// for ddp-prove, which compares those of two runs.
+// for ddp-prove, which compares those of two runs. Their file:
+//
+//   file := (STEP '\n')* ["cut off" '\n']     (STEP: see to_json)
 #pragma once
 
 #include <array>
@@ -31,8 +33,14 @@ struct ParameterSketch {
   TensorSketch gradient{};  // the mean over all ranks
 };
 
+// A run that ddp-prove compares ends when each engine has made the steps to compare. It is cut off
+// once one has made so many times these steps, since another may never make any.
+inline constexpr int kCutOffAfter = 20;
+inline constexpr std::string_view kCutOff = "cut off";
+
 struct StepSketch {
-  int engine = 0;  // of this process, in the order of construction: 0, 1, …
+  int engine = 0;   // of this process, in the order of construction: 0, 1, …
+  int engines = 1;  // that this process has made so far
   std::uint64_t step = 0;
   double samples = 0;        // of all ranks
   bool has_buffers = false;  // the model has some, such as batch norm's statistics

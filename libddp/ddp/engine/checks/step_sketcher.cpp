@@ -18,6 +18,7 @@ namespace ddp {
 namespace {
 
 std::atomic<int> engines_so_far = 0;
+std::atomic<int> engines_behind = 0;  // that exist and have not made the steps to compare
 
 std::vector<double> to_host(const Buffer& buffer, Stream stream) {
   std::vector<double> result(buffer.count);
@@ -88,36 +89,53 @@ StepSketcher::StepSketcher(ProcessGroup& group, std::string path, int steps,
                            bool has_buffers)
     : group_(group),
       path_(std::move(path)),
-      steps_left_(steps),
+      steps_(steps),
       parameters_(parameters),
       gradients_(std::move(gradients)),
       has_buffers_(has_buffers),
-      engine_(engines_so_far++) {}
-
-void StepSketcher::add(std::uint64_t step, double samples, double scale, Stream stream) {
-  if (group_.rank() == 0) {
-    StepSketch result{.engine = engine_,
-                      .step = step,
-                      .samples = samples,
-                      .has_buffers = has_buffers_,
-                      .parameters = {}};
-    for (std::size_t i = 0; i < parameters_.size(); ++i) {
-      const Parameter& parameter = parameters_[i];
-      std::vector<double> gradient = to_host(gradients_[i], stream);
-      for (double& element : gradient) element *= scale;
-      result.parameters.push_back({.name = parameter.name,
-                                   .count = parameter.value.count,
-                                   .value = sketch(to_host(parameter.value, stream), i),
-                                   .gradient = sketch(gradient, i)});
-    }
-    write(result);
-  }
-  if (--steps_left_ == 0) end_process();
+      engine_(engines_so_far++) {
+  ++engines_behind;
 }
 
-void StepSketcher::write(const StepSketch& step) const {
+StepSketcher::~StepSketcher() {
+  if (steps_made_ < steps_) --engines_behind;
+}
+
+void StepSketcher::add(std::uint64_t step, double samples, double scale, Stream stream) {
+  ++steps_made_;
+  if (steps_made_ <= steps_ && group_.rank() == 0) {
+    write(to_json(sketch_of(step, samples, scale, stream)));
+  }
+  if (steps_made_ == steps_) --engines_behind;
+  if (engines_behind == 0) end_process();
+  if (steps_made_ < kCutOffAfter * steps_) return;
+  if (group_.rank() == 0) write(kCutOff);
+  end_process();
+}
+
+StepSketch StepSketcher::sketch_of(std::uint64_t step, double samples, double scale,
+                                   Stream stream) const {
+  StepSketch result{.engine = engine_,
+                    .engines = engines_so_far,
+                    .step = step,
+                    .samples = samples,
+                    .has_buffers = has_buffers_,
+                    .parameters = {}};
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    const Parameter& parameter = parameters_[i];
+    std::vector<double> gradient = to_host(gradients_[i], stream);
+    for (double& element : gradient) element *= scale;
+    result.parameters.push_back({.name = parameter.name,
+                                 .count = parameter.value.count,
+                                 .value = sketch(to_host(parameter.value, stream), i),
+                                 .gradient = sketch(gradient, i)});
+  }
+  return result;
+}
+
+void StepSketcher::write(std::string_view line) const {
   std::ofstream file(path_, std::ios::app);
-  file << to_json(step) << '\n';
+  file << line << '\n';
   if (!file.flush()) throw FileError("cannot write DDP_PROVE_FILE=" + path_);
 }
 
