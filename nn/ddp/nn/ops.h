@@ -131,7 +131,7 @@ struct BatchNormTraining {
   std::optional<RunningStatistics> running = {};
   std::optional<double> momentum = 0.1;
   // For a batch that is a part of a larger one; null: x is the whole batch. A whole batch with one
-  // element per channel has no variance: std::invalid_argument.
+  // element per channel has no variance: std::invalid_argument, for all of its parts.
   std::shared_ptr<StatisticsReducer> reducer = nullptr;
 };
 [[nodiscard]] Variable batch_norm(Tape& tape, const Variable& x, const Variable& weight,

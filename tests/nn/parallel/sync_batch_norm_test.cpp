@@ -268,6 +268,23 @@ TEST_CASE("empty batches on all ranks do not change synchronised statistics", "[
   });
 }
 
+TEST_CASE("a batch with one element per channel on all ranks together is an error on all of them",
+          "[sync_batch_norm]") {
+  test::run_on_all_backends(2, [](ProcessGroup& group) {
+    nn::Context context;
+    nn::BatchNorm1d layer({context, DType::kFloat64, 0}, kChannels);
+    nn::convert_sync_batchnorm(layer, group);
+    nn::Tape tape(context);
+    const auto error_of_batch = [&](std::size_t rows) {
+      const Tensor x = context.from_host<double>(draws(0, 0, rows * kChannels), {rows, kChannels});
+      return test::error_of([&] { (void)layer.forward(tape, {x}); });
+    };
+    const std::string error = error_of_batch(group.rank() == 0 ? 1 : 0);
+    expect(error.find("one element per channel on all ranks together") != std::string::npos, error);
+    expect(error_of_batch(1).empty(), "two elements");
+  });
+}
+
 TEST_CASE("in evaluation, ranks do not communicate", "[sync_batch_norm]") {
   test::run_on_all_backends(2, [&](ProcessGroup& group) {
     nn::Context context;

@@ -45,7 +45,10 @@ class BatchNormCall {
     moments_ = context_.empty({moments_count(shape_.channels)}, DType::kFloat64);
     context_.run_any_float(cpu::channel_moments, cu::channel_moments, x_.buffer(),
                            moments_.buffer(), shape_);
-    if (reducer_) moments_ = reducer_->merge_moments(context_, moments_);
+    if (reducer_) {
+      moments_ = reducer_->merge_moments(context_, moments_);
+      check_merged_count();
+    }
     if (options.running) {
       context_.run(cpu::track_statistics, cu::track_statistics, moments_.buffer(), options.momentum,
                    *options.running);
@@ -98,6 +101,15 @@ class BatchNormCall {
   }
 
  private:
+  // A part with several elements need not wait for the device: the whole batch has more than one.
+  void check_merged_count() const {
+    if (shape_.per_channel() > 1) return;
+    if (item(moments_.buffer().slice(2 * shape_.channels, 1), context_.stream()) != 1) return;
+    throw std::invalid_argument(
+        "[nn] batch_norm: x has one element per channel on all ranks together, but training needs "
+        "more: use a larger batch, or drop the last one");
+  }
+
   // Of as many elements for each channel.
   [[nodiscard]] Tensor of_channels(std::size_t elements = 1) {
     return context_.empty({elements * shape_.channels}, ddp::widened(x_.dtype()));
