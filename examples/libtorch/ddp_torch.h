@@ -18,7 +18,6 @@
 #include <torch/torch.h>
 
 #include <algorithm>
-#include <bit>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -88,6 +87,8 @@ class DistributedDataParallel {
         module_(module),
         state_(collect_state(module)),
         replicas_(collect_trainable(module)),
+        identities_(identities()),
+        expects_forward_(options.buffer_sync == ddp::BufferSync::kEveryForward),
         engine_(group, describe(*group), with_state(std::move(options))) {
     for (std::size_t i = 0; i < replicas_.size(); ++i) hook_up(i);
   }
@@ -121,9 +122,13 @@ class DistributedDataParallel {
     }
     wait();
   }
-  // The loss of the last backward(), as the mean over the samples of all ranks. std::logic_error if
-  // the last step was made in parts and did not record it.
+  // The loss of the last step, as the mean over the samples of all ranks and passes; 0 before the
+  // first step. std::logic_error between the passes of a step, and if the last step was made in
+  // parts and did not record it.
   [[nodiscard]] double mean_loss() {
+    if (!engine_.is_synchronized()) {
+      throw std::logic_error("[ddp_torch] mean_loss(): call it after the last pass of a step");
+    }
     const ddp::StepSummary step = engine_.summary();
     if (step.samples > 0 && step.metrics[kLoss].weight == 0) {
       throw std::logic_error(
@@ -142,7 +147,8 @@ class DistributedDataParallel {
   }
   [[nodiscard]] double begin_step(const ddp::StepOptions& step) {
     check_memory();
-    if (std::has_single_bit(++passes_)) check_for_newcomers();
+    check_for_newcomers();
+    check_forward();
     for (Replica& each : replicas_) {
       if (engine_.is_synchronized()) each.gradient.zero_();  // else the last pass is added to
       each.value.mutable_grad() = each.gradient;
@@ -158,6 +164,14 @@ class DistributedDataParallel {
     for (std::size_t i = 0; i < replicas_.size(); ++i) {
       if (!steps || !engine_.is_used(i)) replicas_[i].value.mutable_grad().reset();
     }
+  }
+
+  // With DdpOptions::buffer_sync = kEveryForward, call it before each forward pass, on all ranks,
+  // also those without samples; otherwise the step throws std::logic_error.
+  void begin_forward() {
+    check_memory();
+    engine_.begin_forward(stream_);
+    began_forward_ = true;
   }
 
   // Copies rank 0's batch-norm statistics to all ranks, since each rank computes them from its own
@@ -237,6 +251,18 @@ class DistributedDataParallel {
     return result;
   }
 
+  // Of the module's parameters, in its order. Each step compares them, so without names, which
+  // would take most of the time.
+  [[nodiscard]] std::vector<const void*> identities() const {
+    std::vector<const void*> result;
+    module_.apply([&](const torch::nn::Module& part) {
+      for (const torch::Tensor& each : part.parameters(/*recurse=*/false)) {
+        result.push_back(each.unsafeGetTensorImpl());
+      }
+    });
+    return result;
+  }
+
   void check_memory() const {
     const auto check = [](const auto& each) {
       if (each.value.data_ptr() == each.memory.data_ptr()) return;
@@ -255,7 +281,9 @@ class DistributedDataParallel {
   }
 
   // Parameters that the module did not have when it was wrapped.
-  void check_for_newcomers() const {
+  void check_for_newcomers() {
+    std::vector<const void*> now = identities();
+    if (now == identities_) return;
     for (const auto& [name, value] : module_.named_parameters().pairs()) {
       const auto is_it = [&v = value](const auto& each) { return each.value.is_same(v); };
       if (std::any_of(replicas_.begin(), replicas_.end(), is_it)) continue;
@@ -263,6 +291,15 @@ class DistributedDataParallel {
       throw std::logic_error("[ddp_torch] '" + name +
                              "' came after the module was wrapped: wrap the module anew");
     }
+    identities_ = std::move(now);  // some have gone
+  }
+
+  void check_forward() {
+    if (expects_forward_ && !began_forward_) {
+      throw std::logic_error(
+          "[ddp_torch] buffer_sync = kEveryForward: call begin_forward() before each forward pass");
+    }
+    began_forward_ = false;
   }
 
   // Of bools, short integers and complex numbers, which libddp does not have, the bytes are copied.
@@ -277,6 +314,11 @@ class DistributedDataParallel {
   }
 
   [[nodiscard]] std::vector<ddp::Parameter> describe(const ddp::ProcessGroup& group) const {
+    if (replicas_.empty()) {
+      throw std::invalid_argument(identities_.empty()
+                                      ? "[ddp_torch] the module has no parameters"
+                                      : "[ddp_torch] all parameters of the module are frozen");
+    }
     if (group.device().is_cuda()) torch::cuda::synchronize(group.device().index);
     std::vector<ddp::Parameter> result;
     for (const Replica& each : replicas_) {
@@ -368,10 +410,12 @@ class DistributedDataParallel {
   const torch::nn::Module& module_;
   std::vector<State> state_;
   std::vector<Replica> replicas_;
+  std::vector<const void*> identities_;
+  bool expects_forward_;
   ddp::DistributedDataParallel engine_;
   bool is_in_step_ = false;
+  bool began_forward_ = false;         // since the last pass began
   std::optional<double> late_factor_;  // while the hooks apply it
-  std::uint64_t passes_ = 0;
 };
 
 }  // namespace ddp_torch

@@ -292,6 +292,56 @@ CATCH_TEST_CASE("a module that has changed since it was wrapped is an error", "[
                    Catch::StartsWith("[ddp_torch] 'extra' came after the module was wrapped"));
 }
 
+CATCH_TEST_CASE("a parameter that comes late is an error in every step from then on",
+                "[libtorch]") {
+  const auto group = world_of_one();
+  Net net;
+  ddp_torch::DistributedDataParallel model(group, *net);
+  const auto step_error = [&] { return error_of([&] { model.backward(loss_of(net, 0, 3), 3); }); };
+  for (int step = 0; step < 5; ++step) CATCH_CHECK(step_error().empty());
+  net->replace_module("fc2", torch::nn::Linear(5, 2));
+  for (int step = 0; step < 3; ++step) {
+    CATCH_CHECK_THAT(step_error(), Catch::StartsWith("[ddp_torch] 'fc2.weight' came after"));
+  }
+  net->replace_module("fc2", net->fc2);
+  net->unregister_module("norm");  // as if nothing had been: it has no parameters
+  CATCH_CHECK(step_error().empty());
+}
+
+CATCH_TEST_CASE("buffers are copied before each forward pass, if that is asked for", "[libtorch]") {
+  run_groups(Backend::kShm, 2, [&](ProcessGroup& group) {
+    Net net;
+    ddp_torch::DistributedDataParallel model(group.shared_from_this(), *net,
+                                             {.buffer_sync = BufferSync::kEveryForward});
+    const auto step = [&] { model.backward(loss_of(net, 0, 3), 3); };
+    expect(error_of(step).find("call begin_forward() before each") != std::string::npos, "refused");
+    net->norm->running_mean.fill_(group.rank());
+    model.begin_forward();
+    expect(net->norm->running_mean[0].item<double>() == 0, "rank 0's");
+    step();
+    expect(!error_of(step).empty(), "each forward pass");
+  });
+}
+
+CATCH_TEST_CASE("the mean loss of a step that has not ended is an error", "[libtorch]") {
+  const auto group = world_of_one();
+  Net net;
+  ddp_torch::DistributedDataParallel model(group, *net);
+  const auto loss_error = [&] { return error_of([&] { (void)model.mean_loss(); }); };
+  model.engine().accumulate(2);
+  model.backward(loss_of(net, 0, 3), 3);
+  CATCH_CHECK_THAT(loss_error(), Catch::Contains("after the last pass of a step"));
+  model.backward(loss_of(net, 3, 7), 4);
+  CATCH_CHECK(model.mean_loss() == Approx(loss_of(net, 0, 7).item<double>()));
+}
+
+CATCH_TEST_CASE("a module with nothing to train is refused as such", "[libtorch]") {
+  Net net;
+  for (torch::Tensor& each : net->parameters()) each.requires_grad_(false);
+  CATCH_CHECK(error_of([&] { ddp_torch::DistributedDataParallel(world_of_one(), *net); }) ==
+              "[ddp_torch] all parameters of the module are frozen");
+}
+
 CATCH_TEST_CASE("a loss of low precision does not round the number of samples", "[libtorch]") {
   for (const auto type : {torch::kBFloat16, torch::kFloat16}) {
     run_groups(Backend::kShm, 2, [&](ProcessGroup& group) {
