@@ -4,6 +4,7 @@
 #include <dlfcn.h>
 #include <netdb.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <signal.h>
 #include <sys/socket.h>
@@ -139,6 +140,37 @@ TEST_CASE("signals do not move a socket's deadline", "[base]") {
   }
   CHECK(Clock::now() - begin >= 300ms);
   CHECK(Clock::now() - begin < 10s);
+}
+
+TEST_CASE("both ends of an idle connection ask whether the other is still there", "[base]") {
+  Socket listener = Socket::listen({"127.0.0.1", 0});
+  const Socket client = Socket::connect(listener.local_endpoint(), Deadline::after(5s));
+  REQUIRE(listener.wait_readable(Deadline::after(5s)));
+  const std::optional<Socket> server = listener.accept();
+  for (const Socket* end : {&client, &*server}) {
+    const auto option = [end](int level, int name) {
+      int value = 0;
+      socklen_t size = sizeof(value);
+      return getsockopt(end->fd(), level, name, &value, &size) == 0 ? value : -1;
+    };
+    CHECK(option(SOL_SOCKET, SO_KEEPALIVE) == 1);
+    CHECK(option(IPPROTO_TCP, TCP_KEEPIDLE) == 60);
+  }
+}
+
+TEST_CASE("of a name's addresses, the first that this machine has is listened on", "[base]") {
+  CHECK(Socket::listen({"192.0.2.77,127.0.0.1", 0}).local_endpoint().host == "127.0.0.1");
+  const Endpoint taken = Socket::listen({"127.0.0.1,127.0.0.2", 0}).local_endpoint();
+  CHECK(taken.host == "127.0.0.1");
+  const Socket holder = Socket::listen(taken);
+  CHECK_THAT(error_of([&] {
+               Socket::listen({"127.0.0.1,127.0.0.2", taken.port});
+             }),
+             Catch::Contains("cannot listen on 127.0.0.1:") && Catch::Contains("in use"));
+  CHECK_THAT(error_of([] {
+               Socket::listen({"192.0.2.77,192.0.2.78", 0});
+             }),
+             Catch::Contains("cannot listen on 192.0.2.77:0: Cannot assign"));
 }
 
 TEST_CASE("a name to listen on is resolved only once", "[base]") {

@@ -128,9 +128,13 @@ TEST_CASE("a rank that has only lost the store is not blamed in place of one tha
 }
 
 TEST_CASE("if all ranks have joined, no rank is blamed", "[hang]") {
-  CHECK(diagnose(hang(), witnesses({7, 8})) ==
+  std::vector<Witness> members = witnesses({7, 8});
+  CHECK(diagnose(hang(), members) ==
         "all ranks have joined all_reduce #7 (bucket 1: fc.*), which does not end; 2 ranks waiting "
         "10.0 s");
+  members[1].progress->who.host = "another";
+  CHECK_THAT(diagnose(hang(), members),
+             Catch::Contains("does not end (does something between the hosts drop packets"));
 }
 
 TEST_CASE("a rank that waits for another operation is named with that operation", "[hang]") {

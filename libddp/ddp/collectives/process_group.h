@@ -135,7 +135,7 @@ class ProcessGroup : public std::enable_shared_from_this<ProcessGroup> {
   //   batch.end().wait();
   // Sends and receives of one batch make progress concurrently. On the CPU they run before the
   // batch's collectives, so do not mix the two kinds where their order matters. On the CPU a batch
-  // has at most 1024 operations.
+  // has at most 1024 operations; of more, end() throws std::logic_error.
   class [[nodiscard]] Batch;
   Batch batch();
 

@@ -25,6 +25,13 @@ constexpr Timeout kReceiveTimeout{100};
 constexpr Timeout kListenTimeout = std::chrono::seconds(10);  // to resolve the own name
 constexpr Timeout kLongestAttempt = std::chrono::seconds(2);  // to connect to one address
 
+// An idle connection is probed after a minute, so that a firewall between the hosts does not forget
+// it while all ranks compute, and is lost two minutes after the last answer of the other host,
+// whose kernel answers for stopped processes, too.
+constexpr int kIdleSeconds = 60;
+constexpr int kProbeSeconds = 15;
+constexpr int kProbes = 8;
+
 // Not open if the kernel lacks this family of addresses: the endpoint may have others.
 FileDescriptor open_socket(int family, const std::string& action) {
   FileDescriptor fd(::socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
@@ -132,10 +139,40 @@ bool lacks_loopback(const addrinfo& address, int error_number) {
   return error_number == ENETUNREACH && is_loopback(*address.ai_addr);
 }
 
+// IPv6 takes IPv4 as well.
+const addrinfo& any_interface(const addrinfo& addresses) {
+  const addrinfo* chosen = &addresses;
+  for (const addrinfo* each = chosen; each != nullptr; each = each->ai_next) {
+    if (each->ai_family == AF_INET6 && has_ipv6()) chosen = each;
+  }
+  return *chosen;
+}
+
+bool is_of_another_host(int error_number) {
+  return error_number == EADDRNOTAVAIL || error_number == EAFNOSUPPORT;
+}
+
+FileDescriptor listen_at(const addrinfo& address, bool only_its_family) {
+  const std::string action = "cannot listen on " + to_string(endpoint_of(address));
+  FileDescriptor fd = open_socket(address.ai_family, action);
+  if (!fd.is_open()) throw SystemError(action, EAFNOSUPPORT);
+  set_option(fd.get(), SOL_SOCKET, SO_REUSEADDR, 1);
+  if (address.ai_family == AF_INET6 && !only_its_family) {
+    set_option(fd.get(), IPPROTO_IPV6, IPV6_V6ONLY, 0);
+  }
+  if (::bind(fd.get(), address.ai_addr, address.ai_addrlen) != 0) throw SystemError(action, errno);
+  if (::listen(fd.get(), SOMAXCONN) != 0) throw SystemError(action, errno);
+  return fd;
+}
+
 }  // namespace
 
 Socket::Socket(FileDescriptor fd) : fd_(std::move(fd)) {
   set_option(fd_.get(), IPPROTO_TCP, TCP_NODELAY, 1);
+  set_option(fd_.get(), IPPROTO_TCP, TCP_KEEPIDLE, kIdleSeconds);
+  set_option(fd_.get(), IPPROTO_TCP, TCP_KEEPINTVL, kProbeSeconds);
+  set_option(fd_.get(), IPPROTO_TCP, TCP_KEEPCNT, kProbes);
+  set_option(fd_.get(), SOL_SOCKET, SO_KEEPALIVE, 1);
 }
 
 Socket Socket::connect(const Endpoint& endpoint, Deadline deadline) {
@@ -177,22 +214,17 @@ Socket Socket::connect(const Endpoint& endpoint, Deadline deadline) {
 
 Socket Socket::listen(const Endpoint& endpoint) {
   const AddressList addresses = resolve(endpoint, AI_PASSIVE, Deadline::after(kListenTimeout));
-  const addrinfo* chosen = addresses.get();
-  if (endpoint.host.empty()) {  // every interface: prefer IPv6, which takes IPv4 as well
-    for (const addrinfo* a = chosen; a != nullptr; a = a->ai_next) {
-      if (a->ai_family == AF_INET6 && has_ipv6()) chosen = a;
+  if (endpoint.host.empty()) return Socket(listen_at(any_interface(*addresses), false));
+  std::optional<SystemError> first_error;
+  for (const addrinfo* address = addresses.get(); address != nullptr; address = address->ai_next) {
+    try {
+      return Socket(listen_at(*address, true));
+    } catch (const SystemError& error) {
+      if (!first_error) first_error = error;
+      if (!is_of_another_host(error.error_number())) break;
     }
   }
-  const std::string action = "cannot listen on " + to_string(endpoint_of(*chosen));
-  FileDescriptor fd = open_socket(chosen->ai_family, action);
-  if (!fd.is_open()) throw SystemError(action, EAFNOSUPPORT);
-  set_option(fd.get(), SOL_SOCKET, SO_REUSEADDR, 1);
-  if (chosen->ai_family == AF_INET6 && endpoint.host.empty()) {
-    set_option(fd.get(), IPPROTO_IPV6, IPV6_V6ONLY, 0);
-  }
-  if (::bind(fd.get(), chosen->ai_addr, chosen->ai_addrlen) != 0) throw SystemError(action, errno);
-  if (::listen(fd.get(), SOMAXCONN) != 0) throw SystemError(action, errno);
-  return Socket(std::move(fd));
+  throw SystemError(*first_error);
 }
 
 std::optional<Socket> Socket::accept() {

@@ -25,8 +25,8 @@ class NoAnswerError : public NetworkError {
   using NetworkError::NetworkError;
 };
 
-// A TCP socket over IPv4 or IPv6: close-on-exec, no SIGPIPE, TCP_NODELAY, and a deadline on every
-// wait. Not thread-safe, except that one thread may send while another receives.
+// A TCP socket over IPv4 or IPv6: close-on-exec, no SIGPIPE, TCP_NODELAY, keepalive, and a deadline
+// on every wait. Not thread-safe, except that one thread may send while another receives.
 class Socket {
  public:
   Socket() = default;
@@ -38,7 +38,8 @@ class Socket {
   // and NoAnswerError if no address has answered.
   static Socket connect(const Endpoint& endpoint, Deadline deadline);
 
-  // Binds exactly the first address that the host resolves to; an empty host means every interface.
+  // Binds exactly one address, the first that the host resolves to and that this machine has; an
+  // empty host means every interface.
   // Port 0 picks a free port: see local_endpoint(). Throws SystemError naming the endpoint.
   static Socket listen(const Endpoint& endpoint);
 

@@ -174,6 +174,14 @@ std::string diagnose_transfers(const Hang& hang, std::span<const Witness> member
       waits);
 }
 
+bool are_on_several_hosts(std::span<const Witness> members) {
+  std::set<std::string> hosts;
+  for (const Witness& member : members) {
+    if (member.progress) hosts.insert(member.progress->who.host);
+  }
+  return hosts.size() > 1;
+}
+
 }  // namespace
 
 std::string diagnose(const Hang& hang, std::span<const Witness> members) {
@@ -181,7 +189,13 @@ std::string diagnose(const Hang& hang, std::span<const Witness> members) {
   const Culprits culprits = find_culprits(hang, members);
   const std::string waits = how_many_wait(hang, members.size() - culprits.size());
   if (culprits.empty()) {
-    return "all ranks have joined " + hang.operation + ", which does not end; " + waits;
+    const char* remark =
+        are_on_several_hosts(members)
+            ? " (does something between the hosts drop packets, such as a firewall "
+              "or an MTU that is not the same everywhere?)"
+            : "";
+    return "all ranks have joined " + hang.operation + ", which does not end" + remark + "; " +
+           waits;
   }
   return blame(worst_of(culprits), hang, waits);
 }

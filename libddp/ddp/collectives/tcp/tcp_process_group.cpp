@@ -141,7 +141,7 @@ class TcpProcessGroup final : public QueuedProcessGroup {
   [[nodiscard]] std::string loss_text(const TcpWire::Lost& lost) {
     const auto missing = roll_.missing([this] { return first_error_.poll(); }, lost.peer());
     if (missing) return loss_sentence("[tcp]", *missing, activity());
-    return origin_ + " has lost the connection to " + names().rank(lost.peer()) + " in " +
+    return origin_ + " has lost the connection to " + roll_.names({lost.peer()}) + " in " +
            activity().operation + ": " + lost.what();
   }
 
