@@ -62,7 +62,7 @@ std::shared_ptr<FlightRecorder> make_recorder(const GroupConfig& config) {
       file.keep({.message = describe(error),
                  .step = last_step(recorder),
                  .caused_by_peer = is_caused_by_peer(error),
-                 .hang = is_timeout(error) ? recorder.hang().diagnosis() : ""});
+                 .hang = is_timeout(error) ? recorder.hang().quoted_diagnosis() : ""});
     }
     const std::string title = to_string(identify_self(rank, device)) + group;
     append_to_events_file(recorder, title, describe(error));

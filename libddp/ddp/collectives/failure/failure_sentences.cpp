@@ -39,9 +39,9 @@ std::string loss_while_waiting_sentence(const std::string& origin, const LostRan
   return name_and_fate(origin, lost) + names.self() + " waits for it" + names.of_group();
 }
 
-std::string timeout_sentence(const std::string& origin, Timeout timeout,
-                             const FlightRecorder& recorder, const std::string& operation) {
-  const std::string diagnosis = recorder.hang().diagnosis();
+std::string timeout_sentence(const std::string& origin, Timeout timeout, FlightRecorder& recorder,
+                             const std::string& operation) {
+  const std::string diagnosis = recorder.hang().quote_diagnosis();
   return origin + ": timed out after " + std::to_string(timeout.count()) + " ms" +
          (diagnosis.empty() ? " in " + operation : ": " + diagnosis) +
          " (the program or DDP_TIMEOUT sets the timeout)";

@@ -34,9 +34,8 @@ struct Activity {
                                                       const GroupNames& names);
 
 // "ORIGIN: timed out after 300 ms: DIAGNOSIS", or "... in OPERATION" if the hang watch has no
-// diagnosis, which knows more; then what sets the timeout.
+// diagnosis, which knows more; then what sets the timeout. For a rank that times out itself.
 [[nodiscard]] std::string timeout_sentence(const std::string& origin, Timeout timeout,
-                                           const FlightRecorder& recorder,
-                                           const std::string& operation);
+                                           FlightRecorder& recorder, const std::string& operation);
 
 }  // namespace ddp
