@@ -183,7 +183,7 @@ for node in 0 1; do start "$node" -n 1 sh -c 'echo here >&2; sleep 60'; done
 for node in 0 1; do says "$node" 'here'; done
 kill -KILL "${pids[0]}"
 finish 20 x x
-says 1 'node 0 .*(cannot be reached|was stopped by SIGKILL)'
+says 1 '(node 0 .*cannot be reached|the launcher of node 0 .*was killed)'
 passed "a launcher that is killed ends the other node"
 
 # The other node's rank fails because its peer is gone.
@@ -193,6 +193,13 @@ kill -KILL "$(ip netns pids "${nodes[1]}" | xargs ps -o pid=,comm= -p | awk '$2 
 finish 20 1 137
 says 0 ': the agent \(pid [0-9]*\) was killed by SIGKILL$'
 passed "an agent that is killed is named by the other node, not the rank that misses its peer"
+
+for node in 0 1; do start "$node" -n 1 "${train[@]}" --max-steps 100000; done
+says 0 'lenet5 on cpu'
+ip netns pids "${nodes[1]}" | xargs kill -KILL
+finish 40 1 137
+says 0 'ddp-launch: node 1 .* has vanished: no sign of life for 15 s$'
+passed "a node whose processes are all killed at once is named, not the rank that misses its peer"
 
 for node in 0 1; do start "$node" -n 1 sh -c 'echo here >&2; sleep 60'; done
 for node in 0 1; do says "$node" 'here'; done

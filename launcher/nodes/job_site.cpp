@@ -93,7 +93,8 @@ void check_rank_is_said(const NodeOptions& options) {
       options.count, options.count - 1));
 }
 
-NodePlan plan_node(const NodeOptions& options, const WorkerPlan& workers, bool hosts_store) {
+// `server` is null unless this node hosts the store.
+NodePlan plan_node(const NodeOptions& options, const WorkerPlan& workers, const TcpServer* server) {
   const char* host = workers.store_host == StoreHost::kAgent ? "agent" : "worker";
   NodePlan plan{.rank = options.rank,
                 .count = options.count,
@@ -102,10 +103,12 @@ NodePlan plan_node(const NodeOptions& options, const WorkerPlan& workers, bool h
                 .run_id = options.run_id.value_or(""),
                 .terms = fmt::format("--nnodes {} --max_restarts {} --store {}", options.count,
                                      workers.max_restarts, host)};
-  if (!plan.rank && hosts_store) plan.rank = 0;
-  if (hosts_store && plan.run_id.empty()) plan.run_id = random_run_id();
+  if (server == nullptr) return plan;
+  plan.listening = server->endpoint();
+  if (!plan.rank) plan.rank = 0;
+  if (plan.run_id.empty()) plan.run_id = random_run_id();
   // If the workers host their own store, they do not meet where the launchers do.
-  if (hosts_store && workers.store_host == StoreHost::kWorker) {
+  if (workers.store_host == StoreHost::kWorker) {
     plan.worker_port = choose_worker_port({options.endpoint.host, 0}).port;
   }
   return plan;
@@ -133,11 +136,11 @@ JobSite open_site(const NodeOptions& options, const WorkerPlan& workers, const J
   if (options.rank == 0) site.store = host_as_node0(options, patience);
   if (!options.rank) site.store = try_to_host(options.endpoint, &console);
   Meeting meeting =
-      meet_nodes(plan_node(options, workers, site.store != nullptr),
+      meet_nodes(plan_node(options, workers, site.store.get()),
                  {.host = host_name(), .launcher = ::getpid(), .workers = assumed.local_world_size},
                  patience, [&](NodePlan& plan) {
                    if (site.store || !(site.store = try_to_host(options.endpoint))) return false;
-                   plan = plan_node(options, workers, true);
+                   plan = plan_node(options, workers, site.store.get());
                    return true;
                  });
   site.layout = layout_after(meeting, assumed);

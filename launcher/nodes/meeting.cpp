@@ -35,6 +35,14 @@ std::shared_ptr<Store> connect(NodePlan& plan, Patience& patience, const TakeSto
   }
 }
 
+// A name may have further addresses, at which node 0 does not listen.
+std::string describe_place(const NodePlan& plan) {
+  const std::string name = to_string(plan.store);
+  if (plan.rank != 0) return "meeting at " + name;
+  const std::string bound = to_string(plan.listening);
+  return "listening on " + name + (bound == name ? "" : " (" + bound + ")");
+}
+
 std::string describe_waiting(Store& store, const NodePlan& plan) {
   std::vector<int> missing;
   for (int rank = 0; rank < plan.count; ++rank) {
@@ -42,10 +50,9 @@ std::string describe_waiting(Store& store, const NodePlan& plan) {
   }
   const auto here = static_cast<std::size_t>(plan.count) - missing.size();
   const std::string refused = last_refusal(store);
-  return fmt::format("{}/{} nodes here; {}{}{}{}", here, plan.count,
+  return fmt::format("{}/{} nodes here; {}{}{}", here, plan.count,
                      missing.empty() ? "" : "missing node " + number_list(missing) + "; ",
-                     plan.rank == 0 ? "listening on " : "meeting at ", to_string(plan.store),
-                     refused.empty() ? "" : "; refused " + refused);
+                     describe_place(plan), refused.empty() ? "" : "; refused " + refused);
 }
 
 // Only for a job that is this node's, too; another job's store stays untouched.

@@ -14,6 +14,7 @@ struct NodePlan {
   std::optional<int> rank = 0;  // nothing: the next free one
   int count = 1;
   Endpoint store = {};            // node 0's, as the others reach it
+  Endpoint listening = {};        // the one address of it that node 0 has bound
   std::uint16_t worker_port = 0;  // on node 0's host; node 0 chooses it
   std::string run_id = {};        // node 0 must have one; empty: any
   std::string terms = {};         // flags that must be the same on all nodes

@@ -74,7 +74,6 @@ NodeWatch::NodeWatch(Meeting meeting, const SignsOfLife& signs,
     : meeting_(std::move(meeting)),
       signs_(signs),
       is_interrupted_(std::move(is_interrupted)),
-      store_(meeting_.store->clone(kStoreTimeout)),
       store_life_(kStoreTimeout),
       next_sign_of_life_(Deadline::after(Timeout(0))),
       generation_(generation_key(0)),
@@ -173,7 +172,7 @@ void NodeWatch::await(WaitLimit& limit, const Condition& holds) {
 }
 
 OtherNodes::News NodeWatch::await(bool (*are_enough)(const News&)) {
-  WaitLimit limit(*this, signs_.vanished);
+  WaitLimit limit(*this, signs_.vanished + 4 * signs_.period);  // so that a loss is seen
   await(limit, [&] { return are_enough(news_); });
   const std::lock_guard lock(mutex_);
   return news_;
@@ -234,6 +233,7 @@ void NodeWatch::talk() {
   const Words said = said_, written = written_;
   lock.unlock();
   try {
+    if (!store_) store_ = meeting_.store->clone(kStoreTimeout);
     tell(generation, said, written);
     look(generation);
     exchange_signs_of_life();

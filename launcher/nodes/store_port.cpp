@@ -39,8 +39,7 @@ std::vector<std::string> own_addresses() {
 const char* remedy_for_taken_port(int node_count) {
   if (node_count == 1) return "without --master_port, ddp-launch takes a free port";
   return "if that is a launcher of this job, give each node its own --node_rank; otherwise give "
-         "the "
-         "job another --master_port";
+         "the job another --master_port";
 }
 
 }  // namespace
@@ -52,8 +51,9 @@ std::string bind_hint(int error_number, const std::string& holder,
       return fmt::format("{}; {}", holder.empty() ? "" : " by " + holder,
                          remedy_for_taken_port(node_count));
     case EADDRNOTAVAIL:
-      return fmt::format("; this host has {}: choose one with --master_addr",
-                         fmt::join(own_addresses, ", "));
+      return fmt::format("; this host has {}: {}choose one with --master_addr",
+                         fmt::join(own_addresses, ", "),
+                         node_count == 1 ? "" : "if it really is node 0 (--node_rank), ");
     case EACCES:
       return "; a port below 1024 needs special rights";
     default:

@@ -131,7 +131,7 @@ std::optional<Failure> Agent::agree_on_failure(const Outcome& outcome) {
   if (!own && !outcome.interrupted_by && !outcome.stopped_by_nodes) return std::nullopt;
   if (!own && outcome.interrupted_by) own = describe_signal(*outcome.interrupted_by);
   if (own && is_consequence(*own)) {
-    if (std::string lost = job_.nodes.news().lost; !lost.empty()) own = NodeFailure{lost};
+    if (std::string lost = find_lost_node(outcome); !lost.empty()) own = NodeFailure{lost};
   }
   const std::string text = own ? to_json(*own) : "";
   const std::optional<std::string> first = job_.nodes.agree_on_failure(text);
@@ -142,6 +142,17 @@ std::optional<Failure> Agent::agree_on_failure(const Outcome& outcome) {
   const std::string lost = job_.nodes.news().lost;
   if (!lost.empty()) return NodeFailure{lost};
   return own ? *own : describe_silence();
+}
+
+// The lost peer may be on a node all of whose processes have died at once, so that nobody there has
+// claimed the failure. That its node is lost shows only later.
+std::string Agent::find_lost_node(const Outcome& outcome) {
+  const OtherNodes::News news = job_.nodes.news();
+  const bool may_be_cause = !news.failed_node || news.failed_node == job_.layout.node_rank;
+  if (may_be_cause && !outcome.interrupted_by && !outcome.failure->when_asked_to_stop) {
+    (void)job_.nodes.wait_for_all();
+  }
+  return job_.nodes.news().lost;
 }
 
 // The failed node has not told its failure, and is not lost.
@@ -157,9 +168,12 @@ NodeFailure Agent::describe_silence() {
 }
 
 NodeFailure Agent::describe_signal(int signal_number) const {
-  return {describe_node(job_.layout.node_rank, host_name()) + " was stopped by " +
-              signal_name(signal_number),
-          exit_code_after(signal_number)};
+  const std::string node = describe_node(job_.layout.node_rank, host_name());
+  // Sent by this process itself once the launcher has ended, by whatever signal.
+  if (signal_number == SIGKILL) {
+    return {"the launcher of " + node + " was killed", exit_code_after(signal_number)};
+  }
+  return {node + " was stopped by " + signal_name(signal_number), exit_code_after(signal_number)};
 }
 
 // Reports to an outer launcher.

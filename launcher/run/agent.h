@@ -29,6 +29,7 @@ class Agent {
   [[nodiscard]] Outcome wait_for_restart(Timeout delay);
   [[nodiscard]] Outcome give_up_restart(int signal_number);
   [[nodiscard]] std::optional<Failure> agree_on_failure(const Outcome& outcome);
+  [[nodiscard]] std::string find_lost_node(const Outcome& outcome);
   [[nodiscard]] NodeFailure describe_silence();
   [[nodiscard]] NodeFailure describe_signal(int signal_number) const;
   void pass_on(const Failure& failure) const;

@@ -104,6 +104,15 @@ TEST_CASE("a missing node is named", "[nodes]") {
                       "listening on 127.0.0.1:"));
 }
 
+TEST_CASE("node 0 tells by which of its addresses it can be reached", "[nodes]") {
+  const TcpServer server({"127.0.0.1", 0});
+  NodePlan plan = plan_of(0, 2, server);
+  plan.store.host = "localhost";
+  CHECK_THAT(error_of([&] { meet(plan, 1, kAtOnce); }),
+             Contains("listening on " + to_string(plan.store) + " (" +
+                      to_string(server.endpoint()) + ")"));
+}
+
 TEST_CASE("a node rank that is taken and another job's store are refused", "[nodes]") {
   const TcpServer server({"127.0.0.1", 0});
   const NodeWatch holder(meet(plan_of(0, 1, server), 1));

@@ -16,8 +16,11 @@
 namespace ddp::test {
 
 inline launcher::NodePlan plan_of(int rank, int count, const TcpServer& server) {
-  return {
-      .rank = rank, .count = count, .store = server.endpoint(), .run_id = rank == 0 ? "job" : ""};
+  return {.rank = rank,
+          .count = count,
+          .store = server.endpoint(),
+          .listening = server.endpoint(),
+          .run_id = rank == 0 ? "job" : ""};
 }
 
 // The patience of a launcher whose console goes nowhere.
