@@ -62,8 +62,9 @@ function(ddp_drop_foreign_warnings)
   set_property(DIRECTORY PROPERTY COMPILE_OPTIONS "${kept}")
 endfunction()
 
-# For sources that tests replace by others of the same functions: the linker takes those only in
-# place of an object file that has nothing else, so CMAKE_UNITY_BUILD must leave them apart.
+# CMAKE_UNITY_BUILD leaves these sources apart. For those that tests replace by others of the same
+# functions, since the linker takes those only in place of an object file that has nothing else; and
+# for those whose helpers have the names of others'.
 function(ddp_keep_apart)
   set_source_files_properties(${ARGN} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
 endfunction()

@@ -21,21 +21,16 @@
 #include "ddp/base/threads/timed_mutex.h"
 #include "ddp/base/worker_env.h"
 #include "support/run_ranks.h"
+#include "support/variables.h"
 
 using namespace ddp;
 using namespace std::chrono_literals;
 using test::error_of;
+using test::Variables;
 
 namespace {
 
-using Variables = std::map<std::string, std::string>;
-
-WorkerEnv parse(const Variables& variables) {
-  return WorkerEnv::parse([&](const char* name) -> const char* {
-    const auto found = variables.find(name);
-    return found == variables.end() ? nullptr : found->second.c_str();
-  });
-}
+WorkerEnv parse(const Variables& variables) { return WorkerEnv::parse(test::lookup_in(variables)); }
 
 Variables with(Variables variables, const std::string& name, const std::string& value) {
   variables[name] = value;

@@ -1,26 +1,19 @@
 // SPDX-License-Identifier: MIT
 #include <catch2/catch.hpp>
-#include <map>
 #include <set>
 
 #include "ddp/base/scheduler_env.h"
 #include "ddp/base/worker_env.h"
 #include "support/run_ranks.h"
+#include "support/variables.h"
 
 using namespace ddp;
 using Catch::Matchers::Contains;
 using test::error_of;
+using test::lookup_in;
+using test::Variables;
 
 namespace {
-
-using Variables = std::map<std::string, std::string>;
-
-EnvReader::Lookup lookup_in(const Variables& variables) {
-  return [&variables](const char* name) -> const char* {
-    const auto found = variables.find(name);
-    return found == variables.end() ? nullptr : found->second.c_str();
-  };
-}
 
 WorkerEnv worker_of(const Variables& variables) { return WorkerEnv::parse(lookup_in(variables)); }
 
@@ -28,7 +21,7 @@ SchedulerEnv scheduler_of(const Variables& variables) {
   return parse_scheduler_env(lookup_in(variables)).value();
 }
 
-std::string error_with(const Variables& variables) {
+std::string refusal_of(const Variables& variables) {
   return error_of([&] { static_cast<void>(worker_of(variables)); });
 }
 
@@ -180,7 +173,7 @@ TEST_CASE("the user's meeting point overrides the scheduler's", "[scheduler]") {
 TEST_CASE("MPICH numbers ranks, but the user must give the meeting point", "[scheduler]") {
   const Variables mpich = {
       {"PMI_RANK", "1"}, {"PMI_SIZE", "2"}, {"MPI_LOCALRANKID", "1"}, {"MPI_LOCALNRANKS", "2"}};
-  CHECK_THAT(error_with(mpich),
+  CHECK_THAT(refusal_of(mpich),
              Contains("mpirun started 2 processes") && Contains("set MASTER_ADDR and MASTER_PORT"));
   const WorkerEnv env = worker_of(with(mpich, {{"MASTER_PORT", "1234"}}));
   CHECK(env.rank == 1);
@@ -209,7 +202,7 @@ TEST_CASE("a batch script is not a step: srun starts its tasks", "[scheduler]") 
   Variables script = kSlurm;
   script.erase("SLURM_STEP_ID");
   CHECK_FALSE(parse_scheduler_env(lookup_in(script)));
-  CHECK_THAT(error_with(script), Contains("SLURM_NTASKS=7 but RANK is not set"));
+  CHECK_THAT(refusal_of(script), Contains("SLURM_NTASKS=7 but RANK is not set"));
 }
 
 TEST_CASE("mpirun's variables override those of the srun that it uses", "[scheduler]") {
@@ -219,7 +212,7 @@ TEST_CASE("mpirun's variables override those of the srun that it uses", "[schedu
 TEST_CASE("workers that are numbered already are not numbered again", "[scheduler]") {
   const Variables numbered = with(kOpenMpi, {{"RANK", "0"}, {"WORLD_SIZE", "2"}});
   CHECK_FALSE(parse_scheduler_env(lookup_in(numbered)));
-  CHECK_THAT(error_with(numbered), Contains("MASTER_ADDR, MASTER_PORT not set"));
+  CHECK_THAT(refusal_of(numbered), Contains("MASTER_ADDR, MASTER_PORT not set"));
   const WorkerEnv env =
       worker_of(with(numbered, {{"MASTER_ADDR", "10.0.0.1"}, {"MASTER_PORT", "1"}, {"RANK", "1"}}));
   CHECK(env.world_size == 2);
@@ -227,17 +220,17 @@ TEST_CASE("workers that are numbered already are not numbered again", "[schedule
 }
 
 TEST_CASE("invalid variables of schedulers are named", "[scheduler]") {
-  CHECK_THAT(error_with(with(kOpenMpi, {{"OMPI_COMM_WORLD_RANK", "x"}})),
+  CHECK_THAT(refusal_of(with(kOpenMpi, {{"OMPI_COMM_WORLD_RANK", "x"}})),
              Contains("OMPI_COMM_WORLD_RANK='x'"));
-  CHECK_THAT(error_with(with(kOpenMpi, {{"OMPI_COMM_WORLD_RANK", "4"}})),
+  CHECK_THAT(refusal_of(with(kOpenMpi, {{"OMPI_COMM_WORLD_RANK", "4"}})),
              Contains("variables of mpirun contradict each other: rank 4 of 4"));
-  CHECK_THAT(error_with(with(kOpenMpi, {{"OMPI_MCA_orte_hnp_uri", ""}})),
+  CHECK_THAT(refusal_of(with(kOpenMpi, {{"OMPI_MCA_orte_hnp_uri", ""}})),
              Contains("does not say where they can meet"));
-  CHECK_THAT(error_with(with(kSlurm, {{"SLURM_LOCALID", ""}})),
+  CHECK_THAT(refusal_of(with(kSlurm, {{"SLURM_LOCALID", ""}})),
              Contains("srun started 7 processes, but SLURM_LOCALID is not set"));
-  CHECK_THAT(error_with(with(kSlurm, {{"SLURM_JOB_ID", "-1"}})), Contains("SLURM_JOB_ID='-1'"));
-  CHECK_THAT(error_with(with(kSlurm, {{"WORLD_SIZE", "8"}})),
+  CHECK_THAT(refusal_of(with(kSlurm, {{"SLURM_JOB_ID", "-1"}})), Contains("SLURM_JOB_ID='-1'"));
+  CHECK_THAT(refusal_of(with(kSlurm, {{"WORLD_SIZE", "8"}})),
              Contains("WORLD_SIZE=8, but srun started 7 processes"));
-  CHECK_THAT(error_with(with(kSlurm, {{"SLURM_STEP_NUM_TASKS", "131073"}})),
+  CHECK_THAT(refusal_of(with(kSlurm, {{"SLURM_STEP_NUM_TASKS", "131073"}})),
              Contains("srun started 131073 processes, but a job can have 131072 ranks"));
 }

@@ -15,21 +15,23 @@
 #include <string>
 #include <vector>
 
+#include "buffer_ops/float_cases.h"
 #include "ddp/buffer_ops/buffer_ops.h"
 #include "support/padded_buffer.h"
 #include "support/run_ranks.h"
 
 using namespace ddp;
 using buffer_ops::Loops;
+using test::combine;
 using test::error_of;
+using test::kFloats;
+using test::kInfinity;
 using test::PaddedBuffer;
 
 namespace {
 
-constexpr DType kFloats[] = {DType::kFloat32, DType::kFloat64, DType::kFloat16, DType::kBFloat16};
 constexpr ReduceOp kAllOps[] = {ReduceOp::kSum, ReduceOp::kProduct, ReduceOp::kMin, ReduceOp::kMax,
                                 ReduceOp::kAverage};
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 bool is_defined(DType dtype, ReduceOp op) {
   return op != ReduceOp::kAverage || is_floating_point(dtype);
@@ -78,13 +80,6 @@ void set_values(Operands& operands, ReduceOp op) {
       operands.memory[t].set(i, 1 + static_cast<double>(random() % values));
     }
   }
-}
-
-double combine(ReduceOp op, double a, double b) {
-  if (op == ReduceOp::kProduct) return a * b;
-  if (op == ReduceOp::kMin) return std::min(a, b);
-  if (op == ReduceOp::kMax) return std::max(a, b);
-  return a + b;
 }
 
 std::vector<double> expected_of(Operands& operands, ReduceOp op) {

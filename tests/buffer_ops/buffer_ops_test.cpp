@@ -13,19 +13,21 @@
 #include <string>
 #include <vector>
 
+#include "buffer_ops/float_cases.h"
 #include "support/padded_buffer.h"
 #include "support/run_ranks.h"
 
 using namespace ddp;
+using test::combine;
 using test::error_of;
+using test::kFloats;
+using test::kInfinity;
 using test::PaddedBuffer;
 
 namespace {
 
 constexpr std::size_t kCounts[] = {0, 1, 7, 1000};
 constexpr std::size_t kOffsets[] = {0, 1, 3};
-constexpr DType kFloats[] = {DType::kFloat32, DType::kFloat64, DType::kFloat16, DType::kBFloat16};
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
 const double kNan = std::nan("");
 
 // Calls f(count, offset) for all shapes.
@@ -43,19 +45,6 @@ bool holds(PaddedBuffer& target, std::size_t count, F expected) {
     if (target.at(i) != expected(i)) return false;
   }
   return target.margins_are_intact();
-}
-
-double combine(ReduceOp op, double a, double b) {
-  switch (op) {
-    case ReduceOp::kProduct:
-      return a * b;
-    case ReduceOp::kMin:
-      return std::min(a, b);
-    case ReduceOp::kMax:
-      return std::max(a, b);
-    default:
-      return a + b;
-  }
 }
 
 // The value of an element after a cast from `from` to `to`.

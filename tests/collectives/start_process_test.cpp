@@ -14,16 +14,18 @@
 #include "ddp/store/tcp_server.h"
 #include "ddp/store/tcp_store.h"
 #include "support/child_process.h"
+#include "support/free_endpoint.h"
 #include "support/job.h"
 
 using namespace ddp;
 using namespace std::chrono_literals;
 using Catch::Matchers::Contains;
 using test::ChildProcess;
+using test::free_endpoint;
 
 namespace {
 
-constexpr Timeout kAtOnce = 5s;  // five times the promise
+constexpr Timeout kBound = 5s;  // five times the promise
 
 // A worker with the store at `store`, which an agent hosts or, if not, rank 0.
 ChildProcess worker(int rank, int world_size, const Endpoint& store, bool agent_hosts_store,
@@ -49,11 +51,6 @@ void wait_for_line(ChildProcess& worker, const std::string& pattern) {
   worker.wait_until([line = std::regex(pattern)](const ChildProcess& child) {
     return std::regex_search(child.err(), line);
   });
-}
-
-Endpoint free_endpoint() {
-  const TcpServer server({"127.0.0.1", 0});
-  return server.endpoint();
 }
 
 std::size_t count_of(const std::string& text, const std::string& all) {
@@ -97,7 +94,7 @@ TEST_CASE("a late rank, or a late or lost store, is named every five seconds", "
 
   wait_for_line(mortal, "2 of 3 ranks are here after " + kSeconds + "; missing: rank 2");
   mortal.send_signal(SIGKILL);
-  CHECK(survivor.wait(kAtOnce) == 3);
+  CHECK(survivor.wait(kBound) == 3);
   CHECK_THAT(survivor.err(),
              Contains("[init] rank 1 has lost the store at " + to_string(short_lived)));
 }
@@ -141,7 +138,7 @@ TEST_CASE("two processes with the same RANK both report it at once", "[start]") 
   ChildProcess one = worker(0, 2, server.endpoint(), true);
   ChildProcess other = worker(0, 2, server.endpoint(), true);
   for (ChildProcess* each : {&one, &other}) {
-    CHECK(each->wait(kAtOnce) == 3);
+    CHECK(each->wait(kBound) == 3);
     CHECK_THAT(each->err(), Contains("rank 0 is already pid ") &&
                                 Contains("pid " + std::to_string(one.pid()) + " on host ") &&
                                 Contains("pid " + std::to_string(other.pid()) + " on host "));
@@ -153,7 +150,7 @@ TEST_CASE("a second rank 0 that tries to host the store gets an error about the 
   ChildProcess first = worker(0, 2, endpoint, false);
   const TcpStore listens(endpoint, 20s);
   ChildProcess second = worker(0, 2, endpoint, false);
-  CHECK(second.wait(kAtOnce) == 3);
+  CHECK(second.wait(kBound) == 3);
   CHECK_THAT(second.err(), Contains("MASTER_PORT is taken: by another rank 0 of this job"));
   ChildProcess client = worker(1, 2, endpoint, false);
   CHECK(client.wait() == 0);
@@ -164,7 +161,7 @@ TEST_CASE("only a process that comes with a rank of a running job is refused", "
   test::Job job(2, "loop", "shm");
   job.wait_until_ready();
   ChildProcess second = worker(1, 2, job.store(), true);
-  CHECK(second.wait(kAtOnce) == 3);
+  CHECK(second.wait(kBound) == 3);
   CHECK_THAT(second.err(), Contains("rank 1 is already pid " + std::to_string(job[1].pid())));
   CHECK(job[0].err().empty());
 }
@@ -174,7 +171,7 @@ TEST_CASE("a rank with another WORLD_SIZE ends the start on all ranks", "[start]
   ChildProcess one = worker(0, 3, server.endpoint(), true);
   ChildProcess other = worker(1, 2, server.endpoint(), true);
   for (ChildProcess* each : {&one, &other}) {
-    CHECK(each->wait(kAtOnce) == 3);
+    CHECK(each->wait(kBound) == 3);
     CHECK_THAT(each->err(), Contains("ranks differ in WORLD_SIZE: rank ") && Contains(" has 3") &&
                                 Contains(" has 2"));
   }

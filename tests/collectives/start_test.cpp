@@ -20,6 +20,7 @@
 #include "ddp/store/prefix_store.h"
 #include "ddp/store/tcp_server.h"
 #include "ddp/store/tcp_store.h"
+#include "support/free_endpoint.h"
 #include "support/groups.h"
 #include "support/scoped_variable.h"
 #include "support/stderr_capture.h"
@@ -30,17 +31,13 @@ using Catch::Matchers::Contains;
 using Catch::Matchers::Matches;
 using test::error_of;
 using test::expect;
+using test::free_endpoint;
 using test::ScopedVariable;
 
 namespace {
 
 constexpr Timeout kAtOnce = 5s;    // much shorter than the patience
 constexpr Timeout kFarAway = 60s;  // much longer than the timeouts here, shorter than the default
-
-Endpoint free_endpoint() {
-  const TcpServer server({"127.0.0.1", 0});
-  return server.endpoint();
-}
 
 Hello self_as(int rank, int world_size, int pid = ::getpid()) {
   Hello self = describe_self(rank, kCpuDevice);

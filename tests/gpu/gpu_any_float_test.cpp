@@ -20,6 +20,7 @@
 #include "ddp/kernels/transpose.h"
 #include "ddp/kernels/unary.h"
 #include "ddp/nn/context.h"
+#include "support/write_modes.h"
 
 namespace {
 
@@ -30,6 +31,7 @@ using ddp::GradientTarget;
 using ddp::WriteMode;
 using ddp::nn::Context;
 using ddp::nn::Tensor;
+using ddp::test::any_mode;
 
 enum class Content { kRandom, kPoison };
 
@@ -98,7 +100,6 @@ void compare(const std::vector<Operand>& operands, const Call& call) {
 }
 
 DType any_narrow() { return GENERATE(DType::kBFloat16, DType::kFloat16); }
-WriteMode any_mode() { return GENERATE(WriteMode::kOverwrite, WriteMode::kAccumulate); }
 Content before(WriteMode mode) {
   return mode == WriteMode::kOverwrite ? Content::kPoison : Content::kRandom;
 }

@@ -14,12 +14,14 @@
 #include "ddp/kernels/unary.h"
 #include "gpu/emulated.h"
 #include "gpu/twin.h"
+#include "support/write_modes.h"
 
 namespace {
 
 using ddp::MatrixShape;
 using ddp::PointwiseLossKind;
 using ddp::WriteMode;
+using ddp::test::any_mode;
 using ddp::test::is_emulated;
 using ddp::test::kTolerance;
 using ddp::test::Twin;
@@ -37,8 +39,6 @@ template <class T>
 std::size_t many_rows() {
   return is_emulated() || !kFillsGrid<T> ? 700 : 70'000;
 }
-
-WriteMode any_mode() { return GENERATE(WriteMode::kOverwrite, WriteMode::kAccumulate); }
 
 }  // namespace
 

@@ -18,6 +18,7 @@
 #include "ddp/nn/ops.h"
 #include "ddp/nn/optim/sgd.h"
 #include "gpu/twin.h"
+#include "support/write_modes.h"
 
 namespace {
 
@@ -25,13 +26,12 @@ using ddp::MatrixShape;
 using ddp::SoftmaxMask;
 using ddp::TransposeShape;
 using ddp::WriteMode;
+using ddp::test::any_mode;
 using ddp::test::kGpu;
 using ddp::test::kTolerance;
 using ddp::test::Twin;
 
 constexpr auto kNone = SoftmaxMask::kNone, kCausal = SoftmaxMask::kCausal;
-
-WriteMode any_mode() { return GENERATE(WriteMode::kOverwrite, WriteMode::kAccumulate); }
 
 Twin<std::int64_t> indices_below(std::size_t rows, std::size_t count) {
   std::vector<std::int64_t> indices(count);

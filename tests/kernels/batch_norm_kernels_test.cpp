@@ -17,6 +17,7 @@ using ddp::WriteMode;
 using ddp::test::check_close;
 using ddp::test::expected_gradient;
 using ddp::test::initial_gradient;
+using ddp::test::poison;
 using ddp::test::uniform;
 using ddp::test::Values;
 using Doubles = std::vector<double>;
@@ -25,11 +26,6 @@ ChannelShape any_shape() {
   return GENERATE(ChannelShape{1, 1, 1}, ChannelShape{0, 3, 1}, ChannelShape{3, 0, 1},
                   ChannelShape{31, 37, 1}, ChannelShape{5, 64, 1}, ChannelShape{700, 3, 1},
                   ChannelShape{3, 5, 0}, ChannelShape{7, 5, 3}, ChannelShape{3, 2, 101});
-}
-
-template <class T>
-Values<T> poison(std::size_t count) {
-  return initial_gradient<T>(count, WriteMode::kOverwrite);
 }
 
 // Operands with a mean far from 0, and each channel's number in a loop over elements.

@@ -13,6 +13,7 @@
 #include "ddp/kernels/transpose.h"
 #include "support/kernel_values.h"
 #include "support/run_ranks.h"
+#include "support/write_modes.h"
 
 namespace {
 
@@ -22,21 +23,16 @@ using ddp::MatrixShape;
 using ddp::SoftmaxMask;
 using ddp::TransposeShape;
 using ddp::WriteMode;
+using ddp::test::any_mode;
 using ddp::test::check_close;
 using ddp::test::error_of;
 using ddp::test::expected_gradient;
 using ddp::test::initial_gradient;
+using ddp::test::poison;
 using ddp::test::uniform;
 using ddp::test::Values;
 using Doubles = std::vector<double>;
 using Indices = std::vector<std::int64_t>;
-
-WriteMode any_mode() { return GENERATE(WriteMode::kOverwrite, WriteMode::kAccumulate); }
-
-template <class T>
-Values<T> poison(std::size_t count) {
-  return initial_gradient<T>(count, WriteMode::kOverwrite);
-}
 
 template <class T>
 Doubles widened(const Values<T>& values) {

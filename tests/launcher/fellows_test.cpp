@@ -1,25 +1,19 @@
 // SPDX-License-Identifier: MIT
 #include <catch2/catch.hpp>
-#include <map>
 
 #include "launcher/options/fellow_launchers.h"
 #include "launcher/placement/worker_count.h"
 #include "support/run_ranks.h"
+#include "support/variables.h"
 
 using namespace ddp::launcher;
 using Catch::Matchers::Contains;
 using ddp::test::error_of;
+using ddp::test::lookup_in;
+using ddp::test::Variables;
 using Strings = std::vector<std::string>;
-using Variables = std::map<std::string, std::string>;
 
 namespace {
-
-ddp::EnvReader::Lookup lookup_in(const Variables& variables) {
-  return [&variables](const char* name) -> const char* {
-    const auto found = variables.find(name);
-    return found == variables.end() ? nullptr : found->second.c_str();
-  };
-}
 
 NodeOptions nodes_of(Strings flags, const Variables& variables) {
   flags.emplace_back("x");

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include <catch2/catch.hpp>
 #include <filesystem>
-#include <map>
 
 #include "launcher/launch_error.h"
 #include "launcher/options/command.h"
@@ -11,20 +10,18 @@
 #include "launcher/options/options.h"
 #include "support/files.h"
 #include "support/run_ranks.h"
+#include "support/variables.h"
 
 using namespace ddp::launcher;
 using Catch::Matchers::Contains;
 using ddp::test::error_of;
+using ddp::test::Variables;
 using Strings = std::vector<std::string>;
-using Variables = std::map<std::string, std::string>;
 
 namespace {
 
 Options parse(const Strings& args, const Variables& environment = {}) {
-  return parse_options(args, [&environment](const char* name) -> const char* {
-    const auto variable = environment.find(name);
-    return variable == environment.end() ? nullptr : variable->second.c_str();
-  });
+  return parse_options(args, ddp::test::lookup_in(environment));
 }
 
 std::string parse_error(const Strings& args, const Variables& environment = {}) {

@@ -14,20 +14,10 @@
 #include <sstream>
 
 #include "ddp/base/error.h"
+#include "support/pipe.h"
 
 namespace ddp::test {
 namespace {
-
-struct Pipe {
-  FileDescriptor read_end;
-  FileDescriptor write_end;
-};
-
-Pipe make_pipe() {
-  int fds[2];
-  if (::pipe2(fds, O_CLOEXEC) != 0) throw SystemError("pipe2", errno);
-  return {FileDescriptor(fds[0]), FileDescriptor(fds[1])};
-}
 
 FileDescriptor open_pidfd(pid_t pid) {
   return FileDescriptor(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));

@@ -27,11 +27,16 @@ Values<T> uniform(std::size_t count, unsigned seed) {
   return values;
 }
 
+// What a kernel must overwrite.
+template <class T>
+Values<T> poison(std::size_t count) {
+  return Values<T>(count, std::numeric_limits<T>::quiet_NaN());
+}
+
 // The contents of a gradient's memory before a kernel writes it: poison, or an earlier gradient.
 template <class T>
 Values<T> initial_gradient(std::size_t count, WriteMode mode) {
-  return mode == WriteMode::kOverwrite ? Values<T>(count, std::numeric_limits<T>::quiet_NaN())
-                                       : uniform<T>(count, 99);
+  return mode == WriteMode::kOverwrite ? poison<T>(count) : uniform<T>(count, 99);
 }
 
 // The gradient that a kernel must leave there: `sums`, added to the earlier gradient if the mode

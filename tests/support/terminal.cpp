@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "ddp/base/error.h"
+#include "support/pipe.h"
 
 namespace ddp::test {
 namespace {
@@ -23,21 +24,14 @@ constexpr Timeout kTimeout{25000};
 constexpr int kReportFd = 3;
 constexpr int kAnswerFd = 4;
 
-struct Pipe {
-  FileDescriptor read_end;
-  FileDescriptor write_end;
-};
-
-// Moves a descriptor above the numbers that the program uses.
-FileDescriptor move_up(int fd) {
-  const FileDescriptor low(fd);
-  return FileDescriptor(::fcntl(fd, F_DUPFD_CLOEXEC, 10));
+// Above the numbers that the program uses.
+FileDescriptor moved_up(const FileDescriptor& low) {
+  return FileDescriptor(::fcntl(low.get(), F_DUPFD_CLOEXEC, 10));
 }
 
-Pipe make_pipe() {
-  int fds[2];
-  if (::pipe2(fds, O_CLOEXEC) != 0) throw SystemError("pipe2", errno);
-  return {move_up(fds[0]), move_up(fds[1])};
+Pipe make_high_pipe() {
+  const Pipe low = make_pipe();
+  return {moved_up(low.read_end), moved_up(low.write_end)};
 }
 
 bool wait_readable(int fd, Deadline deadline) {
@@ -54,8 +48,8 @@ void write_all(const FileDescriptor& fd, const std::string& text) {
 }  // namespace
 
 Terminal::Terminal(const std::vector<std::string>& argv) {
-  Pipe report = make_pipe();
-  Pipe answer = make_pipe();
+  Pipe report = make_high_pipe();
+  Pipe answer = make_high_pipe();
   std::vector<char*> arguments;
   for (const std::string& text : argv) arguments.push_back(const_cast<char*>(text.c_str()));
   arguments.push_back(nullptr);
@@ -71,7 +65,7 @@ Terminal::Terminal(const std::vector<std::string>& argv) {
     ::execvp(arguments[0], arguments.data());
     ::_exit(99);
   }
-  master_ = move_up(master);
+  master_ = moved_up(FileDescriptor(master));
   report_ = std::move(report.read_end);
   answer_ = std::move(answer.write_end);
 }
