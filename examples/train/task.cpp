@@ -4,12 +4,15 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 #include <exception>
 #include <stdexcept>
 #include <string>
 #include <utility>
 
 #include "ddp/base/error.h"
+#include "ddp/collectives/equal_on_all_ranks.h"
+#include "ddp/data/sampled_fingerprint.h"
 #include "image_tasks.h"
 #include "text_task.h"
 
@@ -64,6 +67,21 @@ std::unique_ptr<Task> make_task(const DatasetChoice& choice, double label_smooth
   } catch (const std::invalid_argument&) {
     std::throw_with_nested(std::invalid_argument(flags_of(choice)));
   }
+}
+
+void check_same_data_on_all_ranks(const Task& task, const DatasetChoice& choice, ddp::DType dtype,
+                                  ddp::ProcessGroup& group) {
+  if (group.world_size() == 1) return;
+  // The images of a folder are decoded one by one; other data are in memory.
+  const std::int64_t samples = choice.kind == DatasetKind::kImageMasks ? 32 : 1000;
+  const auto fingerprint = [&](const ddp::Dataset& dataset) {
+    return fmt::format("fingerprint {:016x}",
+                       ddp::sampled_fingerprint(dataset, task.input_dtype(dtype), samples));
+  };
+  const std::array<ddp::NamedValue, 2> values{
+      {{"the training samples", fingerprint(task.train_set())},
+       {"the test samples", fingerprint(task.test_set())}}};
+  ddp::check_equal_on_all_ranks(group, "[train] data of " + flags_of(choice), values);
 }
 
 }  // namespace train

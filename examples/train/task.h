@@ -8,6 +8,7 @@
 #include <memory>
 #include <string_view>
 
+#include "ddp/collectives/process_group.h"
 #include "ddp/data/batch.h"
 #include "ddp/data/data_split.h"
 #include "ddp/data/dataset.h"
@@ -63,5 +64,11 @@ class Task {
 
 // Reads the data or, where images are read on demand, only their paths.
 [[nodiscard]] std::unique_ptr<Task> make_task(const DatasetChoice& choice, double label_smoothing);
+
+// Collective. Throws MismatchError on all ranks if copies of the data differ, which may be one on
+// each node; only some samples of each set are compared. All ranks need the same flags, since they
+// decide what a sample looks like.
+void check_same_data_on_all_ranks(const Task& task, const DatasetChoice& choice, ddp::DType dtype,
+                                  ddp::ProcessGroup& group);
 
 }  // namespace train

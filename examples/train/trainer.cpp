@@ -36,9 +36,13 @@ void check_can_save(const std::filesystem::path& file) {
   }
 }
 
-// Before anything else that ranks do together, where other flags would be harder to recognise.
-JobDescription same_on_all_ranks(JobDescription job, ddp::ProcessGroup& group) {
+// Before anything else that ranks do together, where other flags or data would be harder to
+// recognise.
+JobDescription same_on_all_ranks(const Options& options, const Task& task,
+                                 ddp::ProcessGroup& group) {
+  JobDescription job = options.describe(group.world_size(), task);
   check_same_on_all_ranks(job, group);
+  check_same_data_on_all_ranks(task, options.dataset, options.dtype, group);
   return job;
 }
 
@@ -49,7 +53,7 @@ Trainer::Trainer(const Options& options, std::shared_ptr<ddp::ProcessGroup> grou
       group_(std::move(group)),
       step_batch_(options.global_batch(group_->world_size())),
       task_(make_task(options.dataset, options.label_smoothing)),
-      job_(same_on_all_ranks(options.describe(group_->world_size(), *task_), *group_)),
+      job_(same_on_all_ranks(options, *task_, *group_)),
       sampler_(make_sampler(options, *group_, task_->train_set().size())),
       loader_(task_->train_set(), loader_options(options, *task_, *group_)),
       learner_(options_, *task_, group_),
