@@ -3,6 +3,8 @@
 // Which checkpoints a directory keeps, which it finds, and what a bad disk does to it.
 #include "ddp/io/checkpoint_directory.h"
 
+#include <fcntl.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -16,6 +18,7 @@
 #include <vector>
 
 #include "ddp/base/error.h"
+#include "ddp/base/file_descriptor.h"
 #include "support/checkpoints.h"
 #include "support/file_size_limit.h"
 #include "support/files.h"
@@ -299,11 +302,15 @@ TEST_CASE("the next save removes what killed processes left", "[checkpoint][dire
   };
   const std::string dead = ".tmp." + std::to_string(dead_pid()) + ".0";
   const std::string own = ".tmp." + std::to_string(getpid()) + ".0";
-  const std::vector<std::string> others = {".tmp." + std::to_string(getppid()) + ".0", ".tmp.x.0",
-                                           ".tmp.1", ".tmp"};
-  leave(dead);
-  leave(own);
+  // The pid of a process of an ended container may here be another process's.
+  const std::string reused = ".tmp." + std::to_string(getppid()) + ".0";
+  const std::string locked = ".tmp." + std::to_string(getppid()) + ".1";
+  const std::vector<std::string> others = {locked, ".tmp.x.0", ".tmp.1", ".tmp"};
+  for (const std::string& mark : {dead, own, reused}) leave(mark);
   for (const std::string& mark : others) leave(mark);
+  const ddp::FileDescriptor writer(
+      open((directory / ("model_epoch_1.safetensors" + locked)).c_str(), O_WRONLY | O_CLOEXEC));
+  REQUIRE(flock(writer.get(), LOCK_EX) == 0);
   for (const char* name : {"latest", "model_best.safetensors", "probe"}) {
     write_bytes(directory / (name + dead), "half");
   }
@@ -312,6 +319,7 @@ TEST_CASE("the next save removes what killed processes left", "[checkpoint][dire
   save(checkpoints, 2);
   CHECK_FALSE(fs::exists(directory / ("model_epoch_1.safetensors" + dead)));
   CHECK_FALSE(fs::exists(directory / ("model_epoch_1.safetensors" + own)));
+  CHECK_FALSE(fs::exists(directory / ("model_epoch_1.safetensors" + reused)));
   for (const std::string& name : not_ours) CHECK(fs::exists(directory / name));
   CHECK(entries_of(directory.path()) == 2 + others.size() + not_ours.size());
 }

@@ -68,6 +68,17 @@ TEST_CASE("an AtomicFile that is not committed leaves no file", "[io][disk]") {
   CHECK(bytes_of(directory / "file") == "half");
 }
 
+TEST_CASE("an AtomicFile that is being written is not taken for an orphan", "[io][disk]") {
+  const TemporaryDirectory directory;
+  ddp::AtomicFile file(directory / "file");
+  ddp::test::check_in_child([&] {
+    ddp::remove_orphaned_temporaries(directory.path(), [](std::string_view) { return true; });
+    return entries_of(directory.path()) == 1 ? ddp::test::Verdict::kGood : ddp::test::Verdict::kBad;
+  });
+  file.commit();
+  CHECK(entries_of(directory.path()) == 1);
+}
+
 TEST_CASE("SHA-256 gives the standard's digests", "[io][sha256]") {
   CHECK(digest_of("") == "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
   CHECK(digest_of("abc") == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <fmt/core.h>
 #include <signal.h>
+#include <sys/file.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -68,6 +69,15 @@ std::filesystem::path behind_links(std::filesystem::path path) {
 
 bool lives(pid_t pid) { return kill(pid, 0) == 0 || errno == EPERM; }
 
+// Whether somebody writes it, who holds its lock; on a file system without locks, whether its maker
+// lives. A pid alone tells little: in another container it is another process's.
+bool is_being_written(const std::filesystem::path& temporary, pid_t maker) {
+  if (maker == getpid()) return false;
+  const FileDescriptor file(open(temporary.c_str(), O_RDWR | O_CLOEXEC));  // NFS wants to write
+  if (file.is_open() && flock(file.get(), LOCK_EX | LOCK_NB) == 0) return false;
+  return (file.is_open() && errno == EWOULDBLOCK) || lives(maker);
+}
+
 }  // namespace
 
 AtomicFile::AtomicFile(std::filesystem::path path) : path_(behind_links(std::move(path))) {
@@ -102,6 +112,7 @@ void AtomicFile::create_temporary() {
     const std::string name = temporary_name(path_, attempt);
     fd_ = FileDescriptor(open(name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
     if (fd_.is_open()) {
+      flock(fd_.get(), LOCK_EX | LOCK_NB);  // see is_being_written()
       temporary_ = name;
       return;
     }
@@ -141,7 +152,7 @@ void remove_orphaned_temporaries(const std::filesystem::path& directory,
     const std::string file = entry->path().filename().string();
     const auto temporary = parse_temporary_name(file);
     if (!temporary || !is_ours(temporary->name)) continue;
-    if (temporary->maker != getpid() && lives(temporary->maker)) continue;
+    if (is_being_written(entry->path(), temporary->maker)) continue;
     std::error_code not_removed;
     std::filesystem::remove(entry->path(), not_removed);
   }
