@@ -18,10 +18,12 @@ function(ddp_target_defaults target)
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
     target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-Wno-restrict>)
   endif()
-  # With CMAKE_UNITY_BUILD a source file is as an include file to GCC, which then warns of classes
-  # with members of its anonymous namespace.
-  if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_UNITY_BUILD)
-    target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-Wno-subobject-linkage>)
+  # In a unity build a source file is as an include file to GCC, which then warns of classes with
+  # members of its anonymous namespace.
+  if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+    set(is_unity $<BOOL:$<TARGET_PROPERTY:UNITY_BUILD>>)
+    target_compile_options(${target} PRIVATE
+      $<$<AND:$<COMPILE_LANGUAGE:CXX>,${is_unity}>:-Wno-subobject-linkage>)
   endif()
   # A project around this one may make its own warnings errors (see ddp_drop_foreign_warnings, too).
   set_target_properties(${target} PROPERTIES COMPILE_WARNING_AS_ERROR OFF)

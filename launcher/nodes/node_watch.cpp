@@ -233,6 +233,7 @@ void NodeWatch::talk() {
   const Words said = said_, written = written_;
   lock.unlock();
   try {
+    // Here, so that a node 0 that has just died is lost, and not an error of this launcher's start.
     if (!store_) store_ = meeting_.store->clone(kStoreTimeout);
     tell(generation, said, written);
     look(generation);

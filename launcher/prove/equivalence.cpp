@@ -191,12 +191,8 @@ class Comparer {
     const StepSketch& a = reference_.steps[k];
     const StepSketch& b = other_.steps[k];
     std::string text;
-    if (a.engine != b.engine) {
-      text = fmt::format("with {}, engine {} makes its step first", counted(other_.ranks, "rank"),
-                         b.engine + 1);
-    } else if (!have_same_parameters(a, b)) {
-      text = "the models have different parameters";
-    }
+    if (a.engine != b.engine) return difference_in_count(std::min(a.engine, b.engine));
+    if (!have_same_parameters(a, b)) text = "the models have different parameters";
     const StepSketch* before = step_before(reference_, k);
     const StepSketch* control = control_of(k);
     if (text.empty()) text = difference_of_values(a, b, before, is_first(a) ? nullptr : control);
@@ -209,7 +205,9 @@ class Comparer {
 
   // Of the steps of all engines, since any of these makes rounding grow.
   [[nodiscard]] bool is_first(const StepSketch& step) const {
-    return &step == &reference_.steps.front();
+    const auto first =
+        std::ranges::find(reference_.steps, reference_.first_engine, &StepSketch::engine);
+    return &step == &*first;
   }
 
   // Null if the control run is of no use for this step.

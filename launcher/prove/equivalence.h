@@ -14,7 +14,8 @@ namespace ddp::prove {
 
 struct Run {
   int ranks = 0;
-  std::vector<StepSketch> steps;  // in the order in which they were made
+  std::vector<StepSketch> steps;  // of one engine after the other, in the order of construction
+  int first_engine = 0;           // the one that made the first step
   bool is_cut_off = false;        // before each engine had made all steps to compare
 };
 

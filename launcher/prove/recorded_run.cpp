@@ -6,6 +6,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <cstdlib>
@@ -73,6 +74,9 @@ class StepFile {
       run.is_cut_off = line == kCutOff;
       if (!run.is_cut_off) run.steps.push_back(parse_step_sketch(line));
     }
+    // Engines in threads of their own make their steps in any order.
+    if (!run.steps.empty()) run.first_engine = run.steps.front().engine;
+    std::ranges::stable_sort(run.steps, {}, &StepSketch::engine);
     return run;
   }
 

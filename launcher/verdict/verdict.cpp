@@ -40,16 +40,6 @@ Ending with_older_record(std::span<const Ending> endings, const Ending& cause) {
   return *oldest;
 }
 
-// The ranks of a group record the same sentence; only one that has timed out itself knows the hang.
-Ending with_known_hang(std::span<const Ending> endings, const Ending& cause) {
-  if (!cause.record) return cause;
-  const auto knows = std::ranges::find_if(endings, [&](const Ending& each) {
-    return each.is_failure() && each.record && each.record->message == cause.record->message &&
-           !each.record->hang.empty();
-  });
-  return knows == endings.end() ? cause : *knows;
-}
-
 std::string describe_bytes(std::int64_t bytes) {
   constexpr double kMebibyte = 1 << 20;
   const double size = static_cast<double>(bytes) / kMebibyte;
@@ -150,9 +140,7 @@ Ending first_cause(std::span<const Ending> endings) {
       [](const Ending& e) { return e.when == When::kFirst; },
   };
   for (const Test& test : tests) {
-    if (const Ending* cause = find_cause(endings, test)) {
-      return with_known_hang(endings, with_older_record(endings, *cause));
-    }
+    if (const Ending* cause = find_cause(endings, test)) return with_older_record(endings, *cause);
   }
   return endings.front();
 }

@@ -12,9 +12,6 @@
 #include <vector>
 
 #include "ddp/base/error.h"
-#include "ddp/collectives/group_scopes.h"
-#include "ddp/collectives/hang/flight_recorder.h"
-#include "support/becomes_true.h"
 #include "support/groups.h"
 
 using namespace ddp;
@@ -301,21 +298,4 @@ TEST_CASE("a timeout names the ranks that have not joined", "[collectives]") {
         expect(error.find("not joined by rank 1") != std::string::npos, error);
       },
       200ms);
-}
-
-TEST_CASE("only a rank that has timed out itself records what it waited for", "[collectives]") {
-  test::run_on_all_backends(2, [](ProcessGroup& group) {
-    group.recorder().hang().set_diagnosis("rank 1 is late");
-    if (group.rank() == 0) {
-      const ScopedTimeout timeout(group, 200ms);
-      expect(!error_of([&] { group.barrier().wait(); }).empty(), "a timeout");
-      expect(group.recorder().hang().quoted_diagnosis() == "rank 1 is late", "of its own");
-    } else {
-      const auto error = [&] { return error_of([&] { group.check_unbroken(); }); };
-      expect(test::becomes_true([&] { return !error().empty(); }), "rank 1 is told");
-      expect(error().find("rank 0: timed out after 200 ms: rank 1 is") != std::string::npos,
-             error());
-      expect(group.recorder().hang().quoted_diagnosis().empty(), "rank 0's timeout");
-    }
-  });
 }

@@ -129,6 +129,32 @@ TEST_CASE("ranks whose group breaks write their last events to a file", "[proces
   }
 }
 
+TEST_CASE("a rank that is told of another's timeout records it as that one's", "[process][hang]") {
+  const test::TemporaryDirectory folder;
+  const auto record_of = [&](int rank) { return folder.path() / std::to_string(rank); };
+  const auto environment = [&](int rank) {
+    return test::Environment{{"TORCHELASTIC_ERROR_FILE", record_of(rank).string()}};
+  };
+  for (const std::string& backend : test::cpu_backends()) {
+    INFO(backend);
+    Job job(3, "absent", backend, "quick", environment);
+    int own = 0;
+    for (const int rank : {0, 1}) {
+      CHECK(job[rank].wait(3s + kBound) == 3);
+      const std::string record = test::bytes_of(record_of(rank));
+      INFO(record);
+      const auto has = [&](const std::string& text) { return record.find(text) != record.npos; };
+      const bool is_own = has("rank " + std::to_string(rank) + ": timed out after");
+      own += is_own ? 1 : 0;
+      CHECK(has(": timed out after 3000 ms: rank 2 ("));
+      CHECK(has("\"hang\":\"rank 2 (") == is_own);
+      CHECK(has("\"caused_by_peer\":\"true\"") == !is_own);
+      std::filesystem::remove(record_of(rank));
+    }
+    CHECK(own == 1);
+  }
+}
+
 TEST_CASE("ranks that cannot write their last events say so and fail as they would",
           "[process][hang]") {
   const auto environment = [](int) {

@@ -93,18 +93,6 @@ TEST_CASE("the verdict of a hang begins with the rank that did not come", "[verd
              Catch::Contains("exited with code 1 after 12.5 s, when asked to stop"));
 }
 
-TEST_CASE("of the ranks with one timeout, the one that has timed out itself is the cause",
-          "[verdict]") {
-  const std::string message = "[tcp] rank 1: timed out after 9000 ms: rank 2 is late";
-  Ending told{.rank = 0, .pid = 1, .status = W_EXITCODE(1, 0)};
-  told.record = {.message = message};
-  Ending waited{.rank = 1, .pid = 2, .status = W_EXITCODE(1, 0)};
-  waited.record = {.message = message, .hang = "rank 2 is late"};
-  CHECK(cause_of({told, waited}) == 1);
-  told.record->message = "bad_alloc";
-  CHECK(cause_of({told, waited}) == 0);
-}
-
 TEST_CASE("a failure is serialised as one line of text", "[failure]") {
   const WorkerFailure sent = sample();
   const std::string text = to_json(sent);

@@ -92,6 +92,9 @@ TEST_CASE("an error about an address comes with a hint", "[ports]") {
         "--node_rank; otherwise give the job another --master_port");
   CHECK(bind_hint(EADDRNOTAVAIL, "", {"127.0.0.1", "10.0.0.1"}) ==
         "; this host has 127.0.0.1, 10.0.0.1: choose one with --master_addr");
+  CHECK(bind_hint(EADDRNOTAVAIL, "", {"10.0.0.1"}, 2) ==
+        "; this host has 10.0.0.1: if it really is node 0 (--node_rank), choose one with "
+        "--master_addr");
   CHECK_THAT(bind_hint(EACCES, "", {}), Contains("below 1024"));
   CHECK(bind_hint(ENOMEM, "", {}).empty());
 }

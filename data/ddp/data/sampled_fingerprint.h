@@ -8,8 +8,8 @@
 namespace ddp {
 
 // A hash of the dataset's size and of `samples` of its samples (all if there are fewer), inputs and
-// labels, as epoch 0 shows them. They are spread evenly, and the first and the last are among them;
-// a difference in others alone is not seen. It costs reading them: a thousand take milliseconds if
+// labels, as epoch 0 shows them. They are spread evenly from the first to the last; a difference in
+// others alone is not seen. It costs reading them: a thousand take milliseconds if
 // the data are in memory, but some tens are enough where each is a file to decode.
 //
 // Ranks compare it before they train on copies of the data of their own

@@ -19,11 +19,13 @@ namespace {
 
 constexpr int kFlags = O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC;
 
-// This process's stdout or stderr if that is the file: "/dev/stdout". Opened again, a file would
-// have a second position, so that each overwrites the other; and a socket cannot be.
+// This process's stdout or stderr if that is the file: "/dev/stdout". Opened again, a regular file
+// would have a second position, so that each overwrites the other; and a socket cannot be. What
+// else it may be is opened again, since writes to the stream itself need not wait.
 FileDescriptor standard_stream_at(const std::filesystem::path& path) {
   struct stat wanted {};
   if (::stat(path.c_str(), &wanted) != 0) return {};
+  if (!S_ISREG(wanted.st_mode) && !S_ISSOCK(wanted.st_mode)) return {};
   for (const int stream : {STDOUT_FILENO, STDERR_FILENO}) {
     struct stat status {};
     if (::fstat(stream, &status) != 0) continue;

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "ddp/base/error.h"
+#include "ddp/collectives/failure/failure_sentences.h"
 #include "ddp/collectives/hang/event_report.h"
 #include "ddp/collectives/hang/flight_recorder.h"
 #include "ddp/collectives/hang/hang_watch.h"
@@ -38,32 +39,41 @@ GroupConfig with_defaults(GroupConfig config) {
   return config;
 }
 
-bool is_timeout(const std::exception_ptr& error) {
-  try {
-    if (error) std::rethrow_exception(error);
-  } catch (const TimeoutError&) {
-    return true;
-  } catch (...) {
-  }
-  return false;
-}
-
 std::string title_of(const GroupConfig& config) {
   const std::string name = config.part.empty() ? config.name : config.name + '/' + config.part;
   return ", group " + name + " of " + std::to_string(config.world_size) + " ranks";
 }
 
+bool is_timeout(const std::exception_ptr& error) try {
+  std::rethrow_exception(error);
+} catch (const TimeoutError&) {
+  return true;
+} catch (...) {
+  return false;
+}
+
+// A rank that is told of another rank's timeout neither is the cause nor knows whom that one has
+// waited for: its own diagnosis may be about another operation.
+ErrorRecord record_of(const std::exception_ptr& error, const std::string& self,
+                      const FlightRecorder& recorder) {
+  ErrorRecord record{.message = describe(error),
+                     .step = last_step(recorder),
+                     .caused_by_peer = is_caused_by_peer(error)};
+  if (is_timeout(error)) {
+    const bool is_own = is_timeout_of(self, record.message);
+    record.caused_by_peer = !is_own;
+    if (is_own) record.hang = recorder.hang().diagnosis();
+  }
+  return record;
+}
+
 std::shared_ptr<FlightRecorder> make_recorder(const GroupConfig& config) {
   const auto report = [group = title_of(config), rank = config.job_rank(config.rank),
-                       device = config.device, file = config.error_file](
-                          const FlightRecorder& recorder, const std::exception_ptr& error) {
+                       self = GroupNames(config).self(), device = config.device,
+                       file = config.error_file](const FlightRecorder& recorder,
+                                                 const std::exception_ptr& error) {
     // While an exception is thrown, that one is the rank's error.
-    if (std::uncaught_exceptions() == 0) {
-      file.keep({.message = describe(error),
-                 .step = last_step(recorder),
-                 .caused_by_peer = is_caused_by_peer(error),
-                 .hang = is_timeout(error) ? recorder.hang().quoted_diagnosis() : ""});
-    }
+    if (std::uncaught_exceptions() == 0) file.keep(record_of(error, self, recorder));
     const std::string title = to_string(identify_self(rank, device)) + group;
     append_to_events_file(recorder, title, describe(error));
   };

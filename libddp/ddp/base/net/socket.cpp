@@ -26,7 +26,7 @@ constexpr Timeout kListenTimeout = std::chrono::seconds(10);  // to resolve the 
 constexpr Timeout kLongestAttempt = std::chrono::seconds(2);  // to connect to one address
 
 // An idle connection is probed after a minute, so that a firewall between the hosts does not forget
-// it while all ranks compute, and is lost two minutes after the last answer of the other host,
+// it while all ranks compute. It is lost three minutes after the last answer of the other host,
 // whose kernel answers for stopped processes, too.
 constexpr int kIdleSeconds = 60;
 constexpr int kProbeSeconds = 15;
@@ -152,12 +152,12 @@ bool is_of_another_host(int error_number) {
   return error_number == EADDRNOTAVAIL || error_number == EAFNOSUPPORT;
 }
 
-FileDescriptor listen_at(const addrinfo& address, bool only_its_family) {
+FileDescriptor listen_at(const addrinfo& address, bool takes_ipv4) {
   const std::string action = "cannot listen on " + to_string(endpoint_of(address));
   FileDescriptor fd = open_socket(address.ai_family, action);
   if (!fd.is_open()) throw SystemError(action, EAFNOSUPPORT);
   set_option(fd.get(), SOL_SOCKET, SO_REUSEADDR, 1);
-  if (address.ai_family == AF_INET6 && !only_its_family) {
+  if (address.ai_family == AF_INET6 && takes_ipv4) {
     set_option(fd.get(), IPPROTO_IPV6, IPV6_V6ONLY, 0);
   }
   if (::bind(fd.get(), address.ai_addr, address.ai_addrlen) != 0) throw SystemError(action, errno);
@@ -214,14 +214,15 @@ Socket Socket::connect(const Endpoint& endpoint, Deadline deadline) {
 
 Socket Socket::listen(const Endpoint& endpoint) {
   const AddressList addresses = resolve(endpoint, AI_PASSIVE, Deadline::after(kListenTimeout));
-  if (endpoint.host.empty()) return Socket(listen_at(any_interface(*addresses), false));
+  if (endpoint.host.empty())
+    return Socket(listen_at(any_interface(*addresses), /*takes_ipv4=*/true));
   std::optional<SystemError> first_error;
   for (const addrinfo* address = addresses.get(); address != nullptr; address = address->ai_next) {
     try {
-      return Socket(listen_at(*address, true));
+      return Socket(listen_at(*address, /*takes_ipv4=*/false));
     } catch (const SystemError& error) {
+      if (!is_of_another_host(error.error_number())) throw;
       if (!first_error) first_error = error;
-      if (!is_of_another_host(error.error_number())) break;
     }
   }
   throw SystemError(*first_error);

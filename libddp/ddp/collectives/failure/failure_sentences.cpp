@@ -4,6 +4,8 @@
 namespace ddp {
 namespace {
 
+constexpr const char* kTimedOut = ": timed out after ";
+
 // What helps if a rank has left before this call of an engine.
 std::string advice_on_leaving(const Activity& activity) {
   if (activity.call.issuer == 0) return "";
@@ -39,12 +41,16 @@ std::string loss_while_waiting_sentence(const std::string& origin, const LostRan
   return name_and_fate(origin, lost) + names.self() + " waits for it" + names.of_group();
 }
 
-std::string timeout_sentence(const std::string& origin, Timeout timeout, FlightRecorder& recorder,
-                             const std::string& operation) {
-  const std::string diagnosis = recorder.hang().quote_diagnosis();
-  return origin + ": timed out after " + std::to_string(timeout.count()) + " ms" +
+std::string timeout_sentence(const std::string& origin, Timeout timeout,
+                             const FlightRecorder& recorder, const std::string& operation) {
+  const std::string diagnosis = recorder.hang().diagnosis();
+  return origin + kTimedOut + std::to_string(timeout.count()) + " ms" +
          (diagnosis.empty() ? " in " + operation : ": " + diagnosis) +
          " (the program or DDP_TIMEOUT sets the timeout)";
+}
+
+bool is_timeout_of(const std::string& rank, const std::string& text) {
+  return text.find(rank + kTimedOut) != std::string::npos;
 }
 
 }  // namespace ddp

@@ -34,8 +34,12 @@ struct Activity {
                                                       const GroupNames& names);
 
 // "ORIGIN: timed out after 300 ms: DIAGNOSIS", or "... in OPERATION" if the hang watch has no
-// diagnosis, which knows more; then what sets the timeout. For a rank that times out itself.
+// diagnosis, which knows more; then what sets the timeout.
 [[nodiscard]] std::string timeout_sentence(const std::string& origin, Timeout timeout,
-                                           FlightRecorder& recorder, const std::string& operation);
+                                           const FlightRecorder& recorder,
+                                           const std::string& operation);
+// Whether it is such a text of this rank's ("rank 0", the end of ORIGIN). Other ranks throw the
+// same text, which they were told.
+[[nodiscard]] bool is_timeout_of(const std::string& rank, const std::string& text);
 
 }  // namespace ddp

@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include <array>
-#include <atomic>
 #include <cerrno>
 #include <chrono>
 #include <cstdlib>
@@ -118,8 +117,7 @@ void append_to_events_file(const FlightRecorder& recorder, std::string_view titl
     const NoWriteSignals guard;
     const FileDescriptor file(::open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666));
     const int failure = file.is_open() ? write_all(file.get(), text) : errno;
-    static std::atomic_flag was_said;
-    if (failure == 0 || was_said.test_and_set()) return;
+    if (failure == 0) return;
     logging::warning("[events] DDP_EVENTS_FILE=" + std::string(path) +
                      ": cannot write the last events: " + error_text(failure));
   } catch (const std::exception&) {  // thrown if there is no memory left

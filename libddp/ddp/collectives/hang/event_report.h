@@ -20,7 +20,7 @@ namespace ddp {
 // For a group that breaks, before its waiting calls throw: the process may end right after that.
 // Appends that text and a line with `error` to the file that DDP_EVENTS_FILE names, in one piece,
 // since other ranks may append to it at the same time. Does nothing without that variable. That the
-// file cannot be written is logged, once.
+// file cannot be written is logged.
 void append_to_events_file(const FlightRecorder& recorder, std::string_view title,
                            std::string_view error) noexcept;
 

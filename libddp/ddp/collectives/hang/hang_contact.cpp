@@ -25,14 +25,4 @@ std::string HangContact::diagnosis() const {
   return diagnosis_;
 }
 
-std::string HangContact::quote_diagnosis() {
-  const std::lock_guard lock(diagnosis_mutex_);
-  return quoted_diagnosis_ = diagnosis_;
-}
-
-std::string HangContact::quoted_diagnosis() const {
-  const std::lock_guard lock(diagnosis_mutex_);
-  return quoted_diagnosis_;
-}
-
 }  // namespace ddp

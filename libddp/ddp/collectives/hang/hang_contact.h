@@ -18,19 +18,15 @@ class HangContact {
   void remind() const;
 
   // Why the oldest operation is not done, as the hang watch found out; empty if it does not know.
+  // The error at the operation's timeout quotes this text.
   void set_diagnosis(std::string text);
   [[nodiscard]] std::string diagnosis() const;
-  // The same for the error of an operation that has timed out on this rank, which quotes it. Where
-  // it did not time out, or was told of another rank's timeout first, nothing is quoted.
-  [[nodiscard]] std::string quote_diagnosis();
-  [[nodiscard]] std::string quoted_diagnosis() const;
 
  private:
   mutable std::mutex overdue_mutex_;  // held while run_it_ runs
   std::function<void()> run_it_;      // under overdue_mutex_
   mutable std::mutex diagnosis_mutex_;
-  std::string diagnosis_;  // under diagnosis_mutex_, like the next
-  std::string quoted_diagnosis_;
+  std::string diagnosis_;  // under diagnosis_mutex_
 };
 
 }  // namespace ddp

@@ -73,7 +73,7 @@ PeerWatch watch_peers(const Segment& segment) {
 
 }  // namespace
 
-Member::Member(const GroupConfig& config, std::shared_ptr<FlightRecorder> recorder)
+Member::Member(const GroupConfig& config, std::shared_ptr<const FlightRecorder> recorder)
     : segment_(config),
       rank_(config.rank),
       names_(config),

@@ -51,7 +51,7 @@ class Member {
   // True for the ranks for which the current wait waits.
   using IsAwaited = std::function<bool(int rank)>;
 
-  Member(const GroupConfig& config, std::shared_ptr<FlightRecorder> recorder);
+  Member(const GroupConfig& config, std::shared_ptr<const FlightRecorder> recorder);
 
   [[nodiscard]] int rank() const { return rank_; }
   [[nodiscard]] const GroupNames& names() const { return names_; }
@@ -127,7 +127,7 @@ class Member {
   int rank_;
   GroupNames names_;
   Timeout timeout_;
-  std::shared_ptr<FlightRecorder> recorder_;
+  std::shared_ptr<const FlightRecorder> recorder_;
   std::uint32_t phase_ = 0;
   double cpus_per_rank_;
   SpinBudget spins_;    // where a rank has a CPU of its own

@@ -141,8 +141,10 @@ class TcpProcessGroup final : public QueuedProcessGroup {
   [[nodiscard]] std::string loss_text(const TcpWire::Lost& lost) {
     const auto missing = roll_.missing([this] { return first_error_.poll(); }, lost.peer());
     if (missing) return loss_sentence("[tcp]", *missing, activity());
-    return origin_ + " has lost the connection to " + roll_.names({lost.peer()}) + " in " +
-           activity().operation + ": " + lost.what();
+    const std::string peer = roll_.names({lost.peer()});  // empty if the store is gone
+    return origin_ + " has lost the connection to " +
+           (peer.empty() ? names().rank(lost.peer()) : peer) + " in " + activity().operation +
+           ": " + lost.what();
   }
 
   std::string address_;
