@@ -102,6 +102,38 @@ clashes=$(awk '
   }' "${joined[@]}")
 [ -z "$clashes" ] || complain "equal names in anonymous namespaces of one library:"$'\n'"$clashes"
 
+# In a unity build of tests a call could find another file's helper, with other parameters or a
+# larger tolerance. So the names of functions differ among the files that are united.
+clashes=$(git ls-files 'tests/*/CMakeLists.txt' | while read -r list; do
+  folder=$(dirname "$list")
+  apart=$(sed -nE 's/^ddp_keep_apart\((.*)\)$/\1/p' "$list")
+  tr -s ' \n' '  ' <"$list" | grep -oE 'ddp_add(_gpu)?_test\([^)]*SOURCES [^)]*\)' | while read -r call; do
+    files=()
+    for word in ${call##*SOURCES }; do
+      word=${word%)}
+      case " $apart " in *" $word "*) continue ;; esac
+      [[ $word != *_test.cpp ]] || files+=("$folder/$word")
+    done
+    [ "${#files[@]}" -lt 2 ] || awk '
+      /^namespace \{$/ { inside = 1; next }
+      /^\}  \/\/ namespace$/ { inside = 0 }
+      function note(name, how) {
+        if (name in where && where[name] != FILENAME && (how == "made" || kind[name] == "made"))
+          print "  " FILENAME " and " where[name] ": " name
+        where[name] = FILENAME
+        if (kind[name] != "made") kind[name] = how
+      }
+      /^using [a-z_:]+::[a-z][a-z_0-9]*;$/ {
+        name = $0; sub(/.*::/, "", name); sub(/;/, "", name); note(name, "imported")
+      }
+      /^(struct|class|enum|union|using|template|static_assert|constexpr [^(]* k[A-Z])/ { next }
+      inside && /^[A-Za-z].*\(/ {
+        name = $0; sub(/\(.*/, "", name); sub(/.*[ &*]/, "", name); note(name, "made")
+      }' "${files[@]}"
+  done
+done)
+[ -z "$clashes" ] || complain "equal names of helpers in tests that are united:"$'\n'"$clashes"
+
 # Public headers are those that the libraries' CMakeLists.txt list. They may include neither our
 # other headers, which are not installed, nor headers of other libraries. Examples, which users copy,
 # include only public headers of ours.
