@@ -10,6 +10,7 @@
 #include "ddp/collectives/peers/rank_identity.h"
 #include "ddp/store/tcp_server.h"
 #include "support/child_process.h"
+#include "support/free_endpoint.h"
 #include "support/job.h"
 #include "support/sanitizers.h"
 
@@ -83,6 +84,27 @@ TEST_CASE("the ranks that survive a kill name the dead one", "[process]") {
       }
     }
   }
+}
+
+TEST_CASE("a rank that dies with the store that it hosts is named by its number", "[process]") {
+  const std::string port = std::to_string(test::free_endpoint().port);
+  const auto worker = [&](const std::string& rank) {
+    return ChildProcess({DDP_COLLECTIVE_WORKER_PATH, "loop", "tcp"},
+                        {.environment = {{"RANK", rank},
+                                         {"LOCAL_RANK", rank},
+                                         {"WORLD_SIZE", "2"},
+                                         {"LOCAL_WORLD_SIZE", "2"},
+                                         {"MASTER_ADDR", "127.0.0.1"},
+                                         {"MASTER_PORT", port}}});
+  };
+  ChildProcess host = worker("0");
+  ChildProcess other = worker("1");
+  host.wait_for_output("ready, pid");
+  other.wait_for_output("ready, pid");
+  host.send_signal(SIGKILL);
+  CHECK(other.wait(kFiveSeconds) == 3);
+  CHECK_THAT(other.err(), Catch::Contains("[tcp] rank 1 has lost the connection to rank 0 in #") ||
+                              Catch::Contains("[tcp] rank 0 ("));
 }
 
 TEST_CASE("in a group that was split off, too, ranks are named by their numbers in the job",
