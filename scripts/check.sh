@@ -42,7 +42,7 @@ allowed() {
     libddp/ddp/collectives*) echo "collectives buffer_ops cuda store base" ;;
     libddp/ddp/engine*) echo "engine collectives buffer_ops cuda store base" ;;
     samplers/*) echo samplers ;;
-    data/*) echo "data samplers cuda base" ;;
+    data/*) echo "data samplers buffer_ops cuda base" ;;
     io/*) echo "io buffer_ops cuda base" ;;
     kernels/*) echo "kernels buffer_ops cuda base" ;;
     nn/parallel/*) echo "nn kernels engine collectives buffer_ops cuda store base" ;;

@@ -15,10 +15,10 @@
 #include <vector>
 
 #include "ddp/base/error.h"
-#include "ddp/base/file_descriptor.h"
 #include "ddp/io/checkpoint_directory.h"
 #include "ddp/io/checkpoint_file.h"
 #include "ddp/io/checkpoint_writer.h"
+#include "support/pipe.h"
 
 namespace ddp::soak {
 namespace {
@@ -61,21 +61,10 @@ std::int64_t step_of(const Safetensors& content) {
   }
 }
 
-struct Pipe {
-  Pipe() {
-    int ends[2];
-    if (pipe(ends) != 0) throw SystemError("pipe", errno);
-    read_end = FileDescriptor(ends[0]);
-    write_end = FileDescriptor(ends[1]);
-  }
-  FileDescriptor read_end;
-  FileDescriptor write_end;
-};
-
 // Returns the last step that the process reported.
 std::int64_t run_and_kill(const std::filesystem::path& path, std::int64_t first_step,
                           std::chrono::microseconds life) {
-  Pipe reports;
+  test::Pipe reports = test::make_pipe();
   const pid_t pid = fork();
   if (pid < 0) throw SystemError("fork", errno);
   if (pid == 0) {

@@ -4,10 +4,10 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <cstring>
 
 #include "ddp/base/allocation.h"
 #include "ddp/base/random.h"
+#include "ddp/buffer_ops/buffer_ops.h"
 #include "ddp/data/require.h"
 
 namespace ddp {
@@ -23,16 +23,11 @@ class SampleMemory {
 
   [[nodiscard]] Buffer buffer() const { return {memory_.data(), elements_, dtype_}; }
 
-  // Continues a hash by the bytes, eight at a time.
+  // Continues a hash.
   [[nodiscard]] std::uint64_t hashed(std::uint64_t hash) const {
-    const auto* bytes = static_cast<const std::byte*>(memory_.data());
-    const std::size_t size_bytes = buffer().size_bytes();
-    for (std::size_t i = 0; i < size_bytes; i += 8) {
-      std::uint64_t word = 0;
-      std::memcpy(&word, bytes + i, std::min<std::size_t>(8, size_bytes - i));
-      hash = mix_bits(hash ^ word);
-    }
-    return hash;
+    std::uint64_t own = 0;
+    cpu::fingerprint(buffer(), &own);
+    return mix_bits(hash ^ own);
   }
 
  private:

@@ -9,8 +9,8 @@ namespace ddp {
 
 // A hash of the dataset's size and of `samples` of its samples (all if there are fewer), inputs and
 // labels, as epoch 0 shows them. They are spread evenly from the first to the last; a difference in
-// others alone is not seen. It costs reading them: a thousand take milliseconds if
-// the data are in memory, but some tens are enough where each is a file to decode.
+// others alone is not seen. It costs reading them: a thousand take milliseconds if the data are in
+// memory, but some tens are enough where each is a file to decode.
 //
 // Ranks compare it before they train on copies of the data of their own
 // (check_equal_on_all_ranks), since with other copies a training goes wrong without an error. They

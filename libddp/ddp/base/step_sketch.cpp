@@ -3,7 +3,6 @@
 
 #include <limits>
 #include <nlohmann/json.hpp>
-#include <utility>
 
 #include "ddp/base/error.h"
 #include "ddp/base/random.h"
@@ -51,12 +50,9 @@ std::string to_json(const StepSketch& step) {
                           {"value", parameter.value},
                           {"gradient", parameter.gradient}});
   }
-  Json json = {{"engine", step.engine},
-               {"engines", step.engines},
-               {"step", step.step},
-               {"samples", step.samples},
-               {"has_buffers", step.has_buffers}};
-  json["parameters"] = std::move(parameters);
+  const Json json = {
+      {"engine", step.engine},   {"engines", step.engines},         {"step", step.step},
+      {"samples", step.samples}, {"has_buffers", step.has_buffers}, {"parameters", parameters}};
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 

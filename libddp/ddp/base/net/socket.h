@@ -39,8 +39,8 @@ class Socket {
   static Socket connect(const Endpoint& endpoint, Deadline deadline);
 
   // Binds exactly one address, the first that the host resolves to and that this machine has; an
-  // empty host means every interface.
-  // Port 0 picks a free port: see local_endpoint(). Throws SystemError naming the endpoint.
+  // empty host means every interface. Port 0 picks a free port: see local_endpoint(). Throws
+  // SystemError naming the endpoint.
   static Socket listen(const Endpoint& endpoint);
 
   // On a listening socket: a pending connection, or nothing if there is none. Never blocks.
