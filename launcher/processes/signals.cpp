@@ -78,7 +78,7 @@ std::optional<int> SignalReader::read_one() {
   return std::nullopt;
 }
 
-std::optional<int> SignalReader::meaning_of(const signalfd_siginfo& info) const {
+std::optional<int> SignalReader::meaning_of(const signalfd_siginfo& info) {
   const int signal_number = static_cast<int>(info.ssi_signo);
   const bool has_guardian = guardian_ != 0;
   if (signal_number == orphan_signal()) {
@@ -90,6 +90,7 @@ std::optional<int> SignalReader::meaning_of(const signalfd_siginfo& info) const 
   }
   const bool is_guardians = is_from_keyboard(signal_number) || signal_number == SIGTSTP;
   if (has_guardian && is_guardians) return std::nullopt;
+  if (is_from_keyboard(signal_number) && last_press_.is_copy(info.ssi_code)) return std::nullopt;
   return signal_number;
 }
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "ddp/base/file_descriptor.h"
+#include "ddp/base/system/key_press.h"
 #include "ddp/base/system/process_status.h"
 
 namespace ddp::launcher {
@@ -32,7 +33,8 @@ class SignalReader {
   // is dead.
   void follow(pid_t guardian);
 
-  // A signal that has arrived, or nothing. Never blocks.
+  // A signal that has arrived, or nothing. Never blocks. A press of Ctrl-C is one signal, also
+  // behind a wrapper that passes its own on.
   [[nodiscard]] std::optional<int> next();
 
   // For a wait that only some signals end: the first that has arrived for which `ends_wait` holds.
@@ -46,11 +48,12 @@ class SignalReader {
 
  private:
   [[nodiscard]] std::optional<int> read_one();
-  [[nodiscard]] std::optional<int> meaning_of(const signalfd_siginfo& info) const;
+  [[nodiscard]] std::optional<int> meaning_of(const signalfd_siginfo& info);
 
   FileDescriptor fd_;
   sigset_t original_mask_{};
-  pid_t guardian_ = 0;      // 0: follows none
+  pid_t guardian_ = 0;  // 0: follows none
+  KeyPress last_press_;
   std::vector<int> found_;  // have been read, but not returned by next()
 };
 

@@ -5,6 +5,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <catch2/catch.hpp>
 #include <chrono>
 #include <csignal>
@@ -14,6 +15,7 @@
 #include <thread>
 
 #include "ddp/base/system/home_process.h"
+#include "ddp/base/system/key_press.h"
 #include "support/becomes_true.h"
 
 using namespace ddp;
@@ -113,4 +115,35 @@ TEST_CASE("what was made before a fork belongs to the parent, what was made afte
   REQUIRE(::waitpid(child, &status, 0) == child);
   CHECK(exit_code_of(status) == 0);
   CHECK(parent.is_here());
+}
+
+TEST_CASE("a wrapper's copy of a terminal's signal is no second press", "[key-press]") {
+  KeyPress press;
+  CHECK_FALSE(press.is_copy(SI_KERNEL));
+  CHECK(press.is_copy(SI_USER));
+  CHECK_FALSE(press.is_copy(SI_KERNEL));  // the second press
+  CHECK(press.is_copy(SI_USER));
+  KeyPress copied_first;
+  CHECK_FALSE(copied_first.is_copy(SI_USER));
+  CHECK(copied_first.is_copy(SI_KERNEL));
+  KeyPress sent;
+  CHECK_FALSE(sent.is_copy(SI_USER));
+  CHECK_FALSE(sent.is_copy(SI_TKILL));
+}
+
+// Two threads may run the handlers of the two signals.
+TEST_CASE("of a press and its copy that come at once, one counts", "[key-press]") {
+  for (int round = 0; round < 500; ++round) {
+    KeyPress press;
+    std::atomic<int> copies = 0;
+    std::atomic<int> ready = 0;
+    const auto take = [&](int si_code) {
+      for (++ready; ready < 2;) std::this_thread::yield();
+      copies += press.is_copy(si_code) ? 1 : 0;
+    };
+    std::thread other(take, SI_USER);
+    take(SI_KERNEL);
+    other.join();
+    if (copies != 1) FAIL("copies: " << copies);
+  }
 }

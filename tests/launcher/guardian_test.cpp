@@ -152,6 +152,19 @@ TEST_CASE("Ctrl-C on a terminal stops the job", "[guardian][terminal]") {
   terminal.check_report_ends();
 }
 
+// The terminal signals both, and timeout passes its signal on.
+TEST_CASE("one Ctrl-C stays one behind a wrapper that passes it on", "[guardian][terminal]") {
+  Terminal terminal({"timeout", "--foreground", "1000", DDP_LAUNCH_PATH, "-n", "1", "--grace",
+                     "1000", "--", "sh", "-c",
+                     "trap 'sleep 0.5; echo saved >&3; exit 0' TERM; echo up >&3; "
+                     "while :; do sleep 0.01; done"});
+  terminal.read_report("up\n");
+  terminal.type("\x03");
+  terminal.read_report("saved\n");
+  CHECK(terminal.wait(kStopBound) == 128 + SIGINT);
+  terminal.check_report_ends();
+}
+
 // It has no terminal of its own, and its output is a pipe.
 TEST_CASE("rank 0 can ask how wide the launcher's terminal is", "[guardian][terminal]") {
   Terminal terminal({"sh", "-c", "stty cols 47 rows 9; exec \"$@\"", "sh", DDP_LAUNCH_PATH, "--",

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <stdexcept>
 
+#include "ddp/base/system/key_press.h"
 #include "ddp/base/system/worker_slot.h"
 
 namespace ddp {
@@ -16,6 +17,8 @@ constexpr int kSignals[] = {SIGTERM, SIGUSR1, SIGINT, SIGUSR2};
 // Global, because a signal handler has no other place to write to.
 std::atomic<bool> guard_exists = false;
 std::atomic<int> stop_noted = 0;  // the first signal
+std::atomic<bool> is_interrupted = false;
+KeyPress last_press;
 std::atomic<bool> report_noted = false;
 std::atomic<const WorkerSlot*> slot = nullptr;
 std::atomic<pid_t> owner = 0;  // a forked child has the handler, too, but not the slot
@@ -34,10 +37,22 @@ void ignore_sigpipe() {
   ::sigaction(SIGPIPE, &ignore, nullptr);
 }
 
+// Once the handler returns, since the signal is blocked until then.
+void end_by(int signal_number) {
+  struct sigaction end = {};
+  end.sa_handler = SIG_DFL;
+  ::sigaction(signal_number, &end, nullptr);
+  ::raise(signal_number);
+}
+
 void note(int signal_number, siginfo_t* info, void*) {
   if (signal_number == SIGUSR2) {
     report_noted = true;
     return;
+  }
+  if (signal_number == SIGINT) {
+    if (last_press.is_copy(info->si_code)) return;
+    if (is_interrupted.exchange(true)) return end_by(signal_number);
   }
   int none = 0;
   stop_noted.compare_exchange_strong(none, signal_number);
@@ -57,13 +72,11 @@ const WorkerSlot* own_slot() {
 }
 
 void handle(int signal_number, struct sigaction& previous) {
-  const bool is_keyboard = signal_number == SIGINT;
   ::sigaction(signal_number, nullptr, &previous);
-  if (is_keyboard && previous.sa_handler == SIG_IGN) return;
+  if (signal_number == SIGINT && previous.sa_handler == SIG_IGN) return;
   struct sigaction action = {};
   action.sa_sigaction = note;
   action.sa_flags = SA_RESTART | SA_SIGINFO;
-  if (is_keyboard) action.sa_flags |= SA_RESETHAND;  // a second one has the default effect
   sigemptyset(&action.sa_mask);
   ::sigaction(signal_number, &action, nullptr);
 }
@@ -75,6 +88,7 @@ SignalGuard::SignalGuard() {
     throw std::logic_error("[ddp] a process can have only one SignalGuard at a time");
   }
   stop_noted = 0;
+  is_interrupted = false;
   report_noted = false;
   slot = own_slot();
   owner = ::getpid();
