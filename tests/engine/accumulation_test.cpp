@@ -87,6 +87,16 @@ TEST_CASE("several passes over unequal micro-batches make one step", "[engine][a
   }
 }
 
+TEST_CASE("a no_sync() guard may outlive its engine", "[engine][accumulation]") {
+  const auto group = std::make_shared<test::RecordingGroup>(2);
+  Model model(0);
+  std::optional<DistributedDataParallel> ddp(std::in_place, group, model.parameters);
+  const DistributedDataParallel::NoSync first = ddp->no_sync();
+  DistributedDataParallel::NoSync moved = ddp->no_sync();
+  const DistributedDataParallel::NoSync second = std::move(moved);
+  ddp.reset();
+}
+
 // By what the group receives, not by the engine's own count.
 TEST_CASE("each bucket is reduced once in a step, whatever its number of passes",
           "[engine][accumulation]") {

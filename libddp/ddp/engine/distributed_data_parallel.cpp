@@ -12,7 +12,7 @@ namespace ddp {
 DistributedDataParallel::DistributedDataParallel(std::shared_ptr<ProcessGroup> group,
                                                  std::vector<Parameter> parameters,
                                                  DdpOptions options)
-    : impl_(std::make_unique<Impl>(std::move(group), std::move(parameters), std::move(options))) {}
+    : impl_(std::make_shared<Impl>(std::move(group), std::move(parameters), std::move(options))) {}
 
 DistributedDataParallel::~DistributedDataParallel() = default;
 
@@ -59,11 +59,11 @@ void DistributedDataParallel::accumulate(int passes) { impl_->accumulate(passes)
 
 DistributedDataParallel::NoSync DistributedDataParallel::no_sync() {
   impl_->passes().add_guard();
-  return NoSync(impl_.get());
+  return NoSync(impl_);
 }
 
 DistributedDataParallel::NoSync::~NoSync() {
-  if (impl_ != nullptr) impl_->passes().remove_guard();
+  if (const auto impl = impl_.lock()) impl->passes().remove_guard();
 }
 
 bool DistributedDataParallel::is_synchronized() const { return impl_->is_synchronized(); }

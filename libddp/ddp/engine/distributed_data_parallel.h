@@ -82,17 +82,17 @@ class DistributedDataParallel {
   void accumulate(int passes);
 
   // While the guard lives, wait() does not reduce. begin_step reads it, so create it before. It
-  // must not outlive this object.
+  // may outlive this object.
   class [[nodiscard]] NoSync {
    public:
-    NoSync(NoSync&& other) noexcept : impl_(std::exchange(other.impl_, nullptr)) {}
+    NoSync(NoSync&& other) noexcept = default;
     NoSync& operator=(NoSync&&) = delete;
     ~NoSync();
 
    private:
     friend class DistributedDataParallel;
-    explicit NoSync(DistributedDataParallel::Impl* impl) : impl_(impl) {}
-    DistributedDataParallel::Impl* impl_;
+    explicit NoSync(std::weak_ptr<DistributedDataParallel::Impl> impl) : impl_(std::move(impl)) {}
+    std::weak_ptr<DistributedDataParallel::Impl> impl_;
   };
   NoSync no_sync();
 
@@ -225,7 +225,7 @@ class DistributedDataParallel {
   [[nodiscard]] std::string report() const;
 
  private:
-  std::unique_ptr<Impl> impl_;
+  std::shared_ptr<Impl> impl_;  // its only owner
 };
 
 }  // namespace ddp
