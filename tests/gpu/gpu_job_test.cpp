@@ -111,6 +111,15 @@ TEST_CASE("a rank that returns from main before the others ends them, and they n
   check_loss_is_told(job, 0, 1, "left the group");
 }
 
+// Its host runs ahead of its device, and does not know who is late.
+TEST_CASE("a rank that leaves with an all_reduce in flight waits for a late one", "[gpu][job]") {
+  Job job(kRanks, "late", "nccl", "patient", sharing);
+  for (int rank = 0; rank < kRanks; ++rank) {
+    INFO("rank " << rank << ": " << job[rank].err());
+    CHECK(job[rank].wait(kStartBound) == 0);
+  }
+}
+
 TEST_CASE("ranks that call different collectives are told both calls", "[gpu][job]") {
   const auto [how, other] = GENERATE(table<std::string, std::string>({
       {"kind", "broadcast(float32[100003], root 0)"},

@@ -11,7 +11,9 @@
 #include <algorithm>
 #include <functional>
 #include <span>
+#include <stdexcept>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "ddp/base/error.h"
@@ -350,7 +352,7 @@ TEST_CASE("a duplicate and a split group work together with their parent", "[gpu
 }
 
 // The stream reaches the second operation only after the first one, which never ends by itself.
-TEST_CASE("a group is left soon although its last operation waits for an earlier one",
+TEST_CASE("an exception leaves a group soon although its last operation waits for an earlier one",
           "[gpu][nccl]") {
   run_nccl_ranks(60s, [](ProcessGroup& group, Stream stream) {
     if (group.world_size() == 1) return;
@@ -368,8 +370,12 @@ TEST_CASE("a group is left soon although its last operation waits for an earlier
     own->all_reduce(values.buffer(), ReduceOp::kSum, stream).wait(stream);
     (void)own->all_reduce(values.buffer(), ReduceOp::kSum, stream);
     const Deadline deadline = Deadline::after(5s);  // 5 times the promise
-    own.reset();
+    const std::string error = error_of([&] {
+      const auto left = std::move(own);
+      throw std::runtime_error("on purpose");
+    });
     const bool is_late = deadline.passed();
+    expect(error == "on purpose", error);
     group.store().set(gone(group.rank()), "");
     expect(!is_late, "left in time");
   });

@@ -6,6 +6,7 @@
 //   loop-allocated  the same with 64 MiB of the group's memory; also for the backend nccl
 //   loop-part    the same in a group of all ranks but the first, made by split()
 //   leave-allocated  the same, but the last rank returns from main after four calls
+//   late         leaves an all_reduce in flight; rank 0 calls it two seconds after the others
 //   send-stop    rank 0 sends 256 MiB to rank 1, which stops itself (SIGSTOP) in the middle, and
 //                says so before if it comes "too late" for that
 //   batch        rank 0 receives from all others in one batch; they wait for their stdin instead
@@ -397,6 +398,11 @@ int run(const std::string& mode, const std::string& backend, const Patience& pat
     loop(*part, values, patience.timeout);
   }
   if (mode == "on_rank0") wait_on_rank0(*group, patience.on_rank0);
+  if (mode == "late") {
+    std::this_thread::sleep_for(group->rank() == 0 ? 2s : 0s);
+    (void)group->all_reduce(values);
+    return 0;
+  }
   const bool differs = mode == "kind" || mode == "count" || mode == "dtype";
   if (differs) differ(*group, mode, values);
   if (mode == "early" && group->rank() == 0) return 0;

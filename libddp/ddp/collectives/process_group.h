@@ -73,9 +73,11 @@ struct [[nodiscard]] Work {
 // throws them from the call, not from end().
 //
 // Destroying a group gives its operations a second to end; otherwise it does not wait for its
-// peers. NCCL is the exception: it may close its connections only when all ranks of the host do,
-// and gets 10 s for that. After a fork, the child cannot use the group: calls and waits throw
-// std::logic_error there, and destroying it does nothing.
+// peers. NCCL is the exception, since no wait there has blocked the host: unless the rank has
+// failed, operations that a late peer has yet to call may end until their timeout. NCCL may also
+// close its connections only when all ranks of the host do, and gets 10 s for that. After a fork,
+// the child cannot use the group: calls and waits throw std::logic_error there, and destroying it
+// does nothing.
 //
 // Thread safety: submit operations from one thread at a time; abort() and the waits are for any
 // thread.
@@ -151,8 +153,9 @@ class ProcessGroup : public std::enable_shared_from_this<ProcessGroup> {
   [[nodiscard]] Allocation allocate(std::size_t size_bytes);
 
   // Waits until no operation of this group uses the memory any more: to be called before memory is
-  // freed, or written, that no wait has covered, as after an exception. It waits for a second; then
-  // the group breaks. False if an operation may use the memory even after that.
+  // freed, or written, that no wait has covered, as after an exception. It waits as long as the
+  // group's destruction; then the group breaks. False if an operation may use the memory even after
+  // that.
   bool release(const Buffer& memory) noexcept;
 
   // Makes a new group of the same ranks, whose operations do not queue behind this group's.

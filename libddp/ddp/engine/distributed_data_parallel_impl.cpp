@@ -100,6 +100,7 @@ DistributedDataParallel::Impl::Impl(std::shared_ptr<ProcessGroup> group,
 
 DistributedDataParallel::Impl::~Impl() {
   if (state_ != State::kIdle && !alone_) group_->recorder().leave_step();
+  reducer_.release();
   const bool is_held = state_ == State::kIdle && !passes_.reduces();
   if (!is_held || group_->rank() != 0 || std::uncaught_exceptions() > 0) return;
   logging::warning(passes_.is_guarded()

@@ -236,6 +236,11 @@ void Reducer::wait_host() const {
   }
 }
 
+void Reducer::release() noexcept {
+  if (!group_.device().is_cuda()) return;
+  static_cast<void>(group_.release(bucket(layout_.buckets.size() - 1)));
+}
+
 void Reducer::remember_uses() {
   for (GradientState& gradient : gradients_) gradient.expected = gradient.marks;
   uses_ = Uses::kLearned;

@@ -140,6 +140,10 @@ class Reducer {
   void order_producers_behind(Stream stream);
   // Blocks the host until all sums of the last pass are done.
   void wait_host() const;
+  // For the end of an engine, before its other memory is freed: on CUDA waits for the sums as
+  // ProcessGroup::release() does, because the device is not idle, without which pinned memory
+  // cannot be freed, before a late rank has come.
+  void release() noexcept;
 
   // Makes the pass zero each bucket before its launch, or without one at the end of backward,
   // because this rank has had no samples in the step so far.

@@ -7,6 +7,7 @@
 
 #include <fmt/core.h>
 
+#include <exception>
 #include <optional>
 #include <span>
 #include <stdexcept>
@@ -33,9 +34,7 @@
 namespace ddp {
 namespace {
 
-// How long a destroyed group waits for one of its own collectives that the device has reached:
-// hosts run ahead, and the last collective of a job must not be torn down while another rank is
-// still in it.
+// How long a rank that leaves in disorder waits for a collective that its device has reached.
 constexpr Timeout kLeaveTimeout = std::chrono::seconds(1);
 constexpr Timeout kAbortTimeout = std::chrono::seconds(5);
 constexpr auto kPollInterval = std::chrono::microseconds(20);
@@ -91,6 +90,7 @@ class NcclProcessGroup final : public ProcessGroup {
   void order_behind_producers(std::span<const Collective> operations);
   void enqueue(std::span<const Collective> operations);
   void leave() noexcept;
+  [[nodiscard]] Timeout patience_with_others() const;
   template <class IsNeeded, class Reason>
   bool finish_or_break(const IsNeeded& is_needed, const Reason& reason) noexcept;
 
@@ -174,19 +174,29 @@ bool NcclProcessGroup::do_release(const Buffer& memory) noexcept {
                          });
 }
 
+// Hosts run ahead of their devices: the end of a rank that has done all it should may come long
+// before a rank that loads data or saves calls the last collective, which must not be torn down
+// meanwhile. The watchdog ends that wait by the operation's own timeout, or once a rank that it
+// needs is lost. A rank that has failed does not wait, since the others may have failed, too.
+Timeout NcclProcessGroup::patience_with_others() const {
+  const bool fails = std::uncaught_exceptions() > 0 || recorder().position().has_left_step;
+  return fails ? kLeaveTimeout : kLongestTimeout;
+}
+
 // If an operation does not end by itself, this breaks the group, and the watchdog ends the
 // operation; so the other ranks learn the reason. If the device is still computing earlier work,
 // the operation's time has not begun. False if an operation may be needed still.
 template <class IsNeeded, class Reason>
 bool NcclProcessGroup::finish_or_break(const IsNeeded& is_needed, const Reason& reason) noexcept {
   std::uint64_t oldest = 0;
-  Deadline by_itself = Deadline::after(kLeaveTimeout);
+  const Timeout patience = patience_with_others();
+  Deadline by_itself = Deadline::after(patience);
   std::optional<Deadline> by_abort;
   try {
     while (is_needed() && !(by_abort && by_abort->passed())) {
       const std::uint64_t unfinished = operations_.oldest_unfinished();
       if (std::exchange(oldest, unfinished) != unfinished || !operations_.is_reached(unfinished)) {
-        by_itself = Deadline::after(kLeaveTimeout);
+        by_itself = Deadline::after(patience);
       }
       if (!by_abort && (by_itself.passed() || first_error_->is_set())) {
         first_error_->leave(

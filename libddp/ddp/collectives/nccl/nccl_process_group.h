@@ -16,8 +16,9 @@ namespace ddp {
 // to the dtype and does not use its fastest paths. A float16 sum can overflow where the average
 // would not; scale the loss down.
 //
-// A destroyed group gives its own operations a second. If one does not end, the group breaks on all
-// ranks, and its communicator is aborted.
+// A destroyed group waits for its operations, since another rank may be late for them, until their
+// timeout; after an exception, or in the middle of a step of DistributedDataParallel, for a second.
+// If one does not end, the group breaks on all ranks, and its communicator is aborted.
 [[nodiscard]] std::shared_ptr<ProcessGroup> make_nccl_process_group(GroupConfig config);
 
 // "2.28.9": the loaded NCCL. Throws CudaError if NCCL is missing or not built in.
