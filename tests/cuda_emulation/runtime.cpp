@@ -53,9 +53,9 @@ cudaError_t result(cudaError_t error) {
   return error;
 }
 
-cudaError_t allocate(void** data, std::size_t size_bytes) {
+cudaError_t allocate(void** data, std::size_t size_bytes, int device) {
   emulation::use_current_device();
-  *data = emulation::allocate(size_bytes);
+  *data = emulation::allocate(size_bytes, device);
   return result(*data == nullptr ? cudaErrorMemoryAllocation : cudaSuccess);
 }
 
@@ -157,12 +157,22 @@ cudaError_t cudaThreadExchangeStreamCaptureMode(cudaStreamCaptureMode*) { return
 
 // Memory.
 
-cudaError_t cudaMalloc(void** data, std::size_t size_bytes) { return allocate(data, size_bytes); }
+cudaError_t cudaMalloc(void** data, std::size_t size_bytes) {
+  return allocate(data, size_bytes, emulation::current_device);
+}
 cudaError_t cudaFree(void* data) { return release(data); }
 cudaError_t cudaHostAlloc(void** data, std::size_t size_bytes, unsigned) {
-  return allocate(data, size_bytes);
+  return allocate(data, size_bytes, emulation::kHost);
 }
 cudaError_t cudaFreeHost(void* data) { return release(data); }
+
+cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const void* data) {
+  const int device = emulation::device_of(data);
+  *attributes = {};
+  attributes->type = device == emulation::kHost ? cudaMemoryTypeHost : cudaMemoryTypeDevice;
+  attributes->device = device;
+  return cudaSuccess;
+}
 
 cudaError_t cudaMemGetInfo(std::size_t* free, std::size_t* total) {
   emulation::use_current_device();

@@ -379,3 +379,22 @@ TEST_CASE("replicas on devices that diverge are found", "[gpu][engine][multi_gpu
     expect(error.find("step 4: parameter 'second' of rank 1") != std::string::npos, error);
   });
 }
+
+// As cudaMalloc gives it to a thread that has not called cudaSetDevice.
+TEST_CASE("memory of another GPU is refused by its name", "[gpu][engine][multi_gpu]") {
+  if (cu::device_count() < 2) {
+    WARN("SKIPPED: there is one GPU");
+    return;
+  }
+  run_nccl_ranks(60s, [](ProcessGroup& group, Stream) {
+    const Floats elsewhere(8, cuda_device((group.device().index + 1) % cu::device_count()));
+    Buffer value = elsewhere.buffer();
+    value.device = group.device();
+    const std::string error = error_of([&] {
+      DistributedDataParallel(group.shared_from_this(), {{"weight", {8}, value}});
+    });
+    expect(error.find("the value of 'weight' is said to be on " + to_string(group.device())) !=
+               std::string::npos,
+           error);
+  });
+}

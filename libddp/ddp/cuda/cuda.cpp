@@ -287,6 +287,16 @@ Allocation allocate_device(std::size_t size_bytes, Device device) {
   return allocation;
 }
 
+std::optional<Device> device_of(const void* memory) {
+  cudaPointerAttributes attributes{};
+  if (cudaPointerGetAttributes(&attributes, memory) != cudaSuccess) {
+    static_cast<void>(cudaGetLastError());
+    return std::nullopt;
+  }
+  if (attributes.type != cudaMemoryTypeDevice) return std::nullopt;
+  return cuda_device(attributes.device);
+}
+
 std::size_t device_memory_bytes(Device device) {
   const DeviceGuard guard(device);
   return memory_info().total;

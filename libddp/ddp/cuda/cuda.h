@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -110,6 +111,9 @@ class Event {
 // memory is freed later, when the device's work has ended.
 [[nodiscard]] Allocation allocate_device(std::size_t size_bytes, Device device);
 [[nodiscard]] Allocation allocate_pinned(std::size_t size_bytes);
+// The device that memory was allocated on. Nothing for memory of the host or of all devices, and
+// where CUDA cannot tell.
+[[nodiscard]] std::optional<Device> device_of(const void* memory);
 // All memory of the device, whoever uses it.
 [[nodiscard]] std::size_t device_memory_bytes(Device device);
 

@@ -41,6 +41,7 @@ void Event::synchronize() const { refuse(); }
 float Event::milliseconds_since(const Event&) const { refuse(); }
 
 Allocation allocate_device(std::size_t, Device) { refuse(); }
+std::optional<Device> device_of(const void*) { return std::nullopt; }
 std::size_t device_memory_bytes(Device) { refuse(); }
 Allocation allocate_pinned(std::size_t) { refuse(); }
 void copy_async(void*, const void*, std::size_t, Stream) { refuse(); }

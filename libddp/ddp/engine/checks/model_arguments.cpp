@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "ddp/base/overlap.h"
+#include "ddp/cuda/cuda.h"
 
 namespace ddp {
 namespace {
@@ -112,10 +113,9 @@ const std::byte* end_of(const Memory& memory) {
 
 // Memory used twice would be reduced twice, and stepped twice by the optimizer. Buffers of the
 // model may share memory with each other: they are only broadcast.
-void check_disjoint(const std::vector<Parameter>& parameters, const DdpOptions& options) {
+void check_disjoint(const std::vector<Memory>& all) {
   const Memory* last_buffer = nullptr;  // what reaches furthest so far
   const Memory* last_other = nullptr;
-  const std::vector<Memory> all = memory_of(parameters, options);
   for (const Memory& each : all) {
     const bool is_buffer = each.owner == Owner::kModelBuffer;
     for (const Memory* before : {last_other, is_buffer ? nullptr : last_buffer}) {
@@ -124,6 +124,17 @@ void check_disjoint(const std::vector<Parameter>& parameters, const DdpOptions& 
     const Memory*& last = is_buffer ? last_buffer : last_other;
     if (last == nullptr || end_of(*last) < end_of(each)) last = &each;
   }
+}
+
+// On another device's memory kernels fail later, with an error that names nothing, or are slow.
+void check_home(const ProcessGroup& group, const Memory& memory) {
+  const std::optional<Device> home = cu::device_of(memory.buffer.data);
+  if (!home || *home == group.device()) return;
+  throw std::invalid_argument(fmt::format(
+      "[ddp] {} is said to be on {}, but its memory is that of {}: cudaMalloc takes the thread's "
+      "current device, which init_process_group chooses for the thread that calls it; other "
+      "threads, and what comes before it, must call cudaSetDevice",
+      memory.use, to_string(group.device()), to_string(*home)));
 }
 
 // Messages identify a parameter or buffer by its name alone, so names must be unique.
@@ -169,7 +180,10 @@ std::vector<Parameter> checked(const ProcessGroup& group, std::vector<Parameter>
   check_distinct<Parameter>(parameters, "parameters");
   check_distinct<ModelBuffer>(options.buffers, "buffers");
   check_flat_gradients(parameters, options.flat_gradients);
-  check_disjoint(parameters, options);
+  const std::vector<Memory> memory = memory_of(parameters, options);
+  check_disjoint(memory);
+  if (!group.device().is_cuda()) return parameters;
+  for (const Memory& each : memory) check_home(group, each);
   return parameters;
 }
 
