@@ -17,6 +17,8 @@ using test::error_of;
 
 namespace {
 
+const HostLayout kOneHost({0, 0, 0});
+
 enum class Fault { kNone, kWrongElement, kNothingComes };
 
 // Rank 1 of three, whose group sums as if all ranks were there, except for the given fault.
@@ -60,29 +62,44 @@ class FaultyGroup final : public ProcessGroup {
 TEST_CASE("the test all_reduce succeeds with correct values", "[collectives]") {
   for (const int world_size : {1, 2, 3}) {
     test::run_groups(Backend::kShm, world_size,
-                     [](ProcessGroup& group) { try_first_all_reduce(group); });
+                     [](ProcessGroup& group) { try_first_all_reduce(group, kOneHost); });
   }
   FaultyGroup sound(Fault::kNone);
-  CHECK_NOTHROW(try_first_all_reduce(sound));
+  CHECK_NOTHROW(try_first_all_reduce(sound, kOneHost));
 }
 
 TEST_CASE("wrong values in the test all_reduce stop all ranks", "[collectives]") {
   FaultyGroup group(Fault::kWrongElement);
-  const std::string error = error_of([&] { try_first_all_reduce(group); });
+  const std::string error = error_of([&] { try_first_all_reduce(group, kOneHost); });
   CHECK_THAT(error,
              Catch::StartsWith("[init] rank 1: in a test all_reduce of 1 MiB, 1 of 131072 "
                                "elements are wrong, such as element 1022: 7.5 instead of 6") &&
                  Catch::Contains("NCCL_P2P_DISABLE=1"));
   CHECK(group.aborted_with == error);
-  CHECK_THROWS_AS(try_first_all_reduce(group), CudaError);
+  CHECK_THROWS_AS(try_first_all_reduce(group, kOneHost), CudaError);
 }
 
 TEST_CASE("a test all_reduce that times out says what may help", "[collectives]") {
   FaultyGroup group(Fault::kNothingComes);
-  CHECK_THAT(error_of([&] { try_first_all_reduce(group); }),
+  CHECK_THAT(error_of([&] { try_first_all_reduce(group, kOneHost); }),
              Catch::StartsWith("nothing came; this was the start's test all_reduce") &&
                  Catch::Contains("NCCL_P2P_DISABLE=1"));
-  CHECK_THROWS_AS(try_first_all_reduce(group), TimeoutError);
+  CHECK_THROWS_AS(try_first_all_reduce(group, kOneHost), TimeoutError);
+}
+
+TEST_CASE("a test all_reduce that fails between hosts does not blame PCIe", "[collectives]") {
+  const auto says = [](const HostLayout& hosts, const char* cure) {
+    FaultyGroup group(Fault::kNothingComes);
+    const std::string error = error_of([&] { try_first_all_reduce(group, hosts); });
+    return error.find(cure) != std::string::npos;
+  };
+  const HostLayout one_rank_each({0, 1, 2});
+  CHECK(says(one_rank_each, "NCCL_SOCKET_IFNAME"));
+  CHECK_FALSE(says(one_rank_each, "NCCL_P2P_DISABLE"));
+  const HostLayout both({0, 0, 1});
+  CHECK(says(both, "NCCL_SOCKET_IFNAME"));
+  CHECK(says(both, "NCCL_P2P_DISABLE"));
+  CHECK_FALSE(says(kOneHost, "NCCL_SOCKET_IFNAME"));
 }
 
 TEST_CASE("the test all_reduce has time to connect, whatever the group's timeout is",
@@ -93,6 +110,6 @@ TEST_CASE("the test all_reduce has time to connect, whatever the group's timeout
       {Timeout(600'000), Timeout(60'000)},
   }));
   FaultyGroup group(Fault::kNone, timeout);
-  try_first_all_reduce(group);
+  try_first_all_reduce(group, kOneHost);
   CHECK(group.patience == patience);
 }

@@ -13,6 +13,7 @@
 #include "support/fake_nccl.h"
 #include "support/gate.h"
 #include "support/run_ranks.h"
+#include "support/scoped_variable.h"
 
 using namespace ddp;
 using Catch::Matchers::Contains;
@@ -30,6 +31,19 @@ NcclApi failing_nccl() {
     return ncclSuccess;
   };
   nccl.get_last_error = [](ncclComm_t) { return last_warning.c_str(); };
+  return nccl;
+}
+
+// The threads that hang until these are raised may outlive their tests.
+test::Gate nobody_comes;
+test::Gate rank_cannot_start;
+
+template <test::Gate& end>
+NcclApi hanging_nccl() {
+  NcclApi nccl = failing_nccl();
+  nccl.comm_init_rank_config = [](ncclComm_t*, int, ncclUniqueId, int, ncclConfig_t*) {
+    return end.wait_for(1) ? ncclSuccess : ncclInternalError;
+  };
   return nccl;
 }
 
@@ -123,20 +137,34 @@ TEST_CASE("an NCCL that works or is starting breaks nothing", "[nccl]") {
   CHECK(survivor.error_after(ncclInProgress).empty());
 }
 
+TEST_CASE("variables that break this use of NCCL are refused", "[nccl]") {
+  const auto [variable, value] = GENERATE(table<const char*, const char*>(
+      {{"NCCL_COMM_BLOCKING", "0"}, {"NCCL_COMM_ID", "10.0.0.1:4444"}}));
+  const test::ScopedVariable set(variable, value);
+  Survivor survivor;
+  CHECK_THAT(test::error_of(
+                 [&] { NcclCommunicator(test::without_peers(survivor.config), failing_nccl()); }),
+             StartsWith("[nccl] " + std::string(variable) + "=" + value));
+}
+
+TEST_CASE("a start of NCCL in which nothing comes says what to look at", "[nccl]") {
+  Survivor survivor;
+  survivor.config.start_timeout = Timeout(200);
+  CHECK_THAT(
+      test::error_of([&] { NcclCommunicator(survivor.config, hanging_nccl<nobody_comes>()); }),
+      Contains("within 200 ms") && Contains("NCCL_SOCKET_IFNAME"));
+  nobody_comes.raise();
+}
+
 TEST_CASE("a start of NCCL that waits in vain ends when another rank cannot start", "[nccl]") {
-  static test::Gate end;  // the thread that hangs may outlive the test
-  NcclApi nccl = failing_nccl();
-  nccl.comm_init_rank_config = [](ncclComm_t*, int, ncclUniqueId, int, ncclConfig_t*) {
-    return end.wait_for(1) ? ncclSuccess : ncclInternalError;
-  };
   Survivor survivor;
   survivor.config.check_while_starting = [](const auto&) {
     throw PeerError("rank 1 cannot start");
   };
   const auto begin = Clock::now();
-  CHECK_THROWS_AS(NcclCommunicator(survivor.config, nccl), PeerError);
+  CHECK_THROWS_AS(NcclCommunicator(survivor.config, hanging_nccl<rank_cannot_start>()), PeerError);
   CHECK(Clock::now() - begin < std::chrono::seconds(5));
-  end.raise();
+  rank_cannot_start.raise();
 }
 
 TEST_CASE("NCCL's most common warnings come with advice", "[nccl]") {

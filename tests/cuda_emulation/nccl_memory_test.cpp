@@ -57,8 +57,9 @@ NcclApi recording_nccl() {
 }
 
 struct Group {
-  explicit Group(NcclRegistration memory_registration = NcclRegistration::kAlways)
-      : registration(memory_registration) {
+  explicit Group(NcclRegistration memory_registration = NcclRegistration::kAlways,
+                 int nccl_version = NCCL_VERSION_CODE)
+      : version(nccl_version), registration(memory_registration) {
     result_of_allocation = result_of_registration = ncclSuccess;
     calls.clear();
   }
@@ -66,11 +67,17 @@ struct Group {
     return memory.allocate(size_bytes, [](const void*, std::size_t) {});
   }
 
+  [[nodiscard]] NcclApi nccl() const {
+    NcclApi api = recording_nccl();
+    api.version = version;
+    return api;
+  }
+
+  int version;
   HashStore store;
   GroupConfig config{.store = store.clone(), .device = cuda_device(0), .name = "default"};
   NcclRegistration registration;
-  NcclMemory memory{std::make_shared<NcclCommunicator>(config, recording_nccl()), config,
-                    registration};
+  NcclMemory memory{std::make_shared<NcclCommunicator>(config, nccl()), config, registration};
 };
 
 std::vector<std::string> lines_after(const std::function<void()>& action) {
@@ -99,6 +106,18 @@ TEST_CASE("memory is not registered unless that is asked for", "[emulation]") {
   CHECK(lines.empty());
   const test::ScopedVariable always("DDP_NCCL_REGISTER", "1");
   CHECK(nccl_registration_from_environment() == NcclRegistration::kAlways);
+}
+
+// Such an NCCL may round the size up to 512 MiB.
+TEST_CASE("an old NCCL allocates only what will be registered", "[emulation]") {
+  const auto calls_with = [](NcclRegistration registration) {
+    Group group(registration, NCCL_VERSION(2, 24, 3));
+    static_cast<void>(group.allocate(kLarge));
+    return calls;
+  };
+  CHECK(calls_with(NcclRegistration::kNever).empty());
+  CHECK(calls_with(NcclRegistration::kAlways) ==
+        std::vector<std::string>{"allocate", "register", "deregister", "free"});
 }
 
 TEST_CASE("memory is registered once, and deregistered before it is freed", "[emulation]") {

@@ -82,7 +82,7 @@ std::shared_ptr<ProcessGroup> make_group(const InitOptions& options, const Worke
                  std::string(to_string(plan.backend)) + " on " + to_string(config.device));
   if (plan.backend == Backend::kNccl) {
     auto group = make_nccl_process_group(std::move(config));
-    try_first_all_reduce(*group);
+    try_first_all_reduce(*group, HostLayout(plan.hosts));
     return group;
   }
   if (plan.backend == Backend::kShm) return make_shm_process_group(std::move(config));

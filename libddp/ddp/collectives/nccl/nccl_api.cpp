@@ -89,6 +89,7 @@ NcclApi open_nccl(const std::string& file) {
   }
   NcclApi nccl{};
   library.load("ncclGetVersion", nccl.get_version);
+  nccl.version = version_code(nccl);
   refuse_if_old(nccl);  // it may lack the others
   library.load("ncclGetUniqueId", nccl.get_unique_id);
   library.load("ncclGetErrorString", nccl.get_error_string);

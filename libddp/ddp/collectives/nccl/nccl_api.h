@@ -34,6 +34,7 @@ struct NcclApi {
   decltype(&ncclRecv) recv;
   decltype(&ncclGroupStart) group_start;
   decltype(&ncclGroupEnd) group_end;
+  int version;  // NCCL_VERSION_CODE of the library
 };
 
 // Opens libnccl.so.2. Throws CudaError with the dynamic linker's reason, Error if NCCL lacks a

@@ -46,13 +46,21 @@ ncclUniqueId exchange_id(const NcclApi& nccl, const GroupConfig& config, Deadlin
   return id;
 }
 
-// The variable overrides config.blocking.
-void refuse_nonblocking() {
+// The first overrides config.blocking, the second the ids of all communicators.
+void refuse_variables() {
   const char* blocking = std::getenv("NCCL_COMM_BLOCKING");
-  if (blocking == nullptr || std::string_view(blocking) != "0") return;
-  throw std::invalid_argument(
-      "[nccl] NCCL_COMM_BLOCKING=0 makes calls return before their work is on the stream, but this "
-      "backend needs it there: unset the variable");
+  if (blocking != nullptr && std::string_view(blocking) == "0") {
+    throw std::invalid_argument(
+        "[nccl] NCCL_COMM_BLOCKING=0 makes calls return before their work is on the stream, but "
+        "this backend needs it there: unset the variable");
+  }
+  const char* meeting = std::getenv("NCCL_COMM_ID");
+  if (meeting != nullptr && *meeting != '\0') {
+    throw std::invalid_argument(
+        fmt::format("[nccl] NCCL_COMM_ID={} makes all communicators meet at one address, but each "
+                    "group makes one, and tells its ranks by the store where: unset the variable",
+                    meeting));
+  }
 }
 
 void close(ncclComm_t handle, NcclCommunicator::End how, Device device) noexcept {
@@ -89,7 +97,7 @@ struct NewCommunicator {
 };
 
 ncclComm_t connect(const NcclApi& nccl, const GroupConfig& config) {
-  refuse_nonblocking();
+  refuse_variables();
   const Deadline deadline = Deadline::after(config.start_timeout);
   const ncclUniqueId id = exchange_id(nccl, config, deadline);
   const auto made = std::make_shared<NewCommunicator>(nccl, config.device);
@@ -103,8 +111,12 @@ ncclComm_t connect(const NcclApi& nccl, const GroupConfig& config) {
                action);
   };
   if (connect_all(config, deadline, init)) return std::exchange(made->handle, nullptr);
-  throw TimeoutError(fmt::format("[nccl] connect {}: not all ranks connected within {} ms",
-                                 describe_group(config), config.start_timeout.count()));
+  throw TimeoutError(
+      fmt::format("[nccl] connect {}: not all ranks connected within {} ms. If they are on several "
+                  "hosts, these must reach each other on the network that NCCL has chosen: "
+                  "NCCL_DEBUG=INFO shows it, NCCL_SOCKET_IFNAME names another one, and a firewall "
+                  "must let it pass",
+                  describe_group(config), config.start_timeout.count()));
 }
 
 }  // namespace

@@ -16,9 +16,11 @@
 namespace ddp {
 namespace {
 
-// ncclMemAlloc rounds sizes up to 2 MiB, and before NCCL 2.25 to as much as 512 MiB on GPUs behind
-// NVSwitch. Registration speeds up large messages only.
+// ncclMemAlloc rounds sizes up to 2 MiB. Registration speeds up large messages only.
 constexpr std::size_t kLeastRegistered = std::size_t{1} << 20;
+// Before this version it rounds up to as much as 512 MiB on GPUs behind NVSwitch, which memory that
+// will not be registered is not worth.
+constexpr int kFrugal = NCCL_VERSION(2, 25, 0);
 
 void deregister_memory(NcclCommunicator& communicator, void* registration) {
   if (registration == nullptr) return;
@@ -71,7 +73,10 @@ NcclMemory::NcclMemory(std::shared_ptr<NcclCommunicator> communicator, const Gro
 Allocation NcclMemory::allocate(std::size_t size_bytes, BeforeRelease before_release) {
   if (size_bytes == 0) return {};
   const cu::DeviceGuard guard(device_);
-  void* data = size_bytes >= kLeastRegistered ? allocate_by_nccl(size_bytes) : nullptr;
+  const bool is_frugal = communicator_->api().version >= kFrugal;
+  const bool by_nccl =
+      size_bytes >= kLeastRegistered && (is_frugal || registration_ == NcclRegistration::kAlways);
+  void* data = by_nccl ? allocate_by_nccl(size_bytes) : nullptr;
   if (data == nullptr) return allocate_plain(size_bytes, device_, before_release);
   void* registration = register_memory(data, size_bytes);
   // ncclMemFree does not wait for the device, and kernels may still use the memory.
