@@ -36,6 +36,7 @@ function(ddp_target_defaults target)
   endif()
   target_compile_options(${target} PRIVATE
     $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Wconversion -Wshadow ${cxx_errors}>
+    $<$<COMPILE_LANG_AND_ID:CXX,Clang>:-Wno-sign-conversion>  # no part of GCC's -Wconversion
     $<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-Wall,-Wextra ${cuda_errors}>)
 endfunction()
 

@@ -30,7 +30,6 @@ using ddp::test::TemporaryDirectory;
 using ddp::test::wait_until_gone;
 using namespace ddp::test::launch;
 using ddp::test::write_bytes;
-using Strings = std::vector<std::string>;
 
 namespace {
 

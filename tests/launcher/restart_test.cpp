@@ -15,13 +15,12 @@
 using Catch::Matchers::Contains;
 using ddp::test::ChildProcess;
 using ddp::test::lines_of;
-using Strings = std::vector<std::string>;
 
 namespace {
 
 // ddp-launch -n 2 [flags] -- sh -c SCRIPT
-ChildProcess launch(Strings flags, const std::string& script) {
-  Strings argv = {DDP_LAUNCH_PATH, "-n", "2"};
+ChildProcess launch(const std::vector<std::string>& flags, const std::string& script) {
+  std::vector<std::string> argv = {DDP_LAUNCH_PATH, "-n", "2"};
   argv.insert(argv.end(), flags.begin(), flags.end());
   argv.insert(argv.end(), {"--", "sh", "-c", script});
   return ChildProcess(argv);

@@ -37,7 +37,7 @@ bool unwinder_stands_still = false;
 [[gnu::noinline]] void throw_unseen() { throw std::runtime_error("thrown on purpose"); }
 
 // Calls nothing but itself, not even a sanitizer's functions, so it is here that the stack ends.
-[[gnu::noinline, gnu::no_sanitize("address", "thread", "undefined")]] int call_without_end(
+__attribute__((noinline, no_sanitize("address", "thread", "undefined"))) int call_without_end(
     volatile int* depth) {
   volatile char padding[1000];
   padding[0] = static_cast<char>(*depth);

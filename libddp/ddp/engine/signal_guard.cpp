@@ -20,8 +20,8 @@ std::atomic<int> stop_noted = 0;  // the first signal
 std::atomic<bool> is_interrupted = false;
 KeyPress last_press;
 std::atomic<bool> report_noted = false;
-std::atomic<const WorkerSlot*> slot = nullptr;
-std::atomic<pid_t> owner = 0;  // a forked child has the handler, too, but not the slot
+std::atomic<const WorkerSlot*> noted_in = nullptr;
+std::atomic<pid_t> owner = 0;  // a forked child has the handler, too, but not the worker slot
 static_assert(std::atomic<bool>::is_always_lock_free);
 static_assert(std::atomic<int>::is_always_lock_free);
 static_assert(std::atomic<const WorkerSlot*>::is_always_lock_free);
@@ -61,7 +61,7 @@ void note(int signal_number, siginfo_t* info, void*) {
   // Other signals, such as a timer's, have no sender: the process asks itself.
   const bool has_sender =
       info->si_code == SI_USER || info->si_code == SI_QUEUE || info->si_code == SI_TKILL;
-  slot.load()->note(
+  noted_in.load()->note(
       {.signal_number = signal_number, .sender = has_sender ? info->si_pid : owner.load()});
 }
 
@@ -90,7 +90,7 @@ SignalGuard::SignalGuard() {
   stop_noted = 0;
   is_interrupted = false;
   report_noted = false;
-  slot = own_slot();
+  noted_in = own_slot();
   owner = ::getpid();
   ::sigaction(SIGPIPE, nullptr, &previous_sigpipe_);
   struct sigaction* previous = previous_;
