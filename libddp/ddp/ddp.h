@@ -4,6 +4,7 @@
 #pragma once
 
 #include "ddp/base/buffer.h"
+#include "ddp/base/busy_with.h"
 #include "ddp/base/error.h"
 #include "ddp/base/error_record.h"
 #include "ddp/base/log.h"

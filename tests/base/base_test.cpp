@@ -12,6 +12,7 @@
 
 #include "ddp/base/allocation.h"
 #include "ddp/base/buffer.h"
+#include "ddp/base/busy_with.h"
 #include "ddp/base/error.h"
 #include "ddp/base/even_part.h"
 #include "ddp/base/rank_list.h"
@@ -53,6 +54,20 @@ const Variables kComplete = {{"RANK", "3"},
                              {"TORCHELASTIC_USE_AGENT_STORE", "True"}};
 
 }  // namespace
+
+TEST_CASE("what was begun last is what a process is busy with", "[busy-with]") {
+  CHECK(busy_with().empty());
+  {
+    const BusyWith outer("saving\nfile");
+    CHECK_THAT(busy_with(), Catch::Matches("saving file for 0\\.[0-9] s"));
+    {
+      const BusyWith inner("loading data");
+      CHECK_THAT(busy_with(), Catch::StartsWith("loading data for "));
+    }
+    CHECK_THAT(busy_with(), Catch::StartsWith("saving file for "));
+  }
+  CHECK(busy_with().empty());
+}
 
 TEST_CASE("a number of seconds may have a fraction", "[base]") {
   const auto seconds = [](const char* text) {

@@ -59,6 +59,16 @@ TEST_CASE("where a rank was last seen tells whether its step has ended", "[hang]
         "last seen after it left the middle of step 50, outside the library");
 }
 
+TEST_CASE("what a rank is busy with outside the library is told", "[hang]") {
+  RankProgress progress = *witnesses({7})[0].progress;
+  progress.busy_with = "saving ck/model_epoch_2.safetensors for 5.1 s";
+  const RankProgress told = parse_rank_progress(serialize(progress));
+  CHECK(last_seen(told) ==
+        "last seen in step 50, outside the library, saving ck/model_epoch_2.safetensors for 5.1 s");
+  progress.is_inside = true;
+  CHECK(last_seen(progress) == "last seen in step 50, inside the library");
+}
+
 TEST_CASE("the step that waits is named, since what was last seen may be steps behind", "[hang]") {
   Hang in_step = hang();
   in_step.step = 90;

@@ -6,6 +6,7 @@
 #include <set>
 #include <utility>
 
+#include "ddp/base/busy_with.h"
 #include "ddp/base/error.h"
 #include "ddp/collectives/group_names.h"
 
@@ -159,6 +160,7 @@ void HangWatch::publish(const std::vector<Group>& groups) {
   ++progress_.heartbeat;
   progress_.time_ms = host_clock().count();
   progress_.is_inside = false;
+  progress_.busy_with = busy_with();
   progress_.step = 0;
   progress_.is_in_step = false;
   progress_.has_left_step = false;

@@ -16,7 +16,8 @@ const GroupProgress* RankProgress::find(const std::string& group) const {
 std::string serialize(const RankProgress& progress) {
   FieldWriter fields;
   fields << progress.who << progress.heartbeat << progress.time_ms << progress.step
-         << progress.is_in_step << progress.has_left_step << progress.is_inside;
+         << progress.is_in_step << progress.has_left_step << progress.is_inside
+         << progress.busy_with;
   for (const GroupProgress& group : progress.groups) {
     fields << group.collectives << group.name << group.waits_for;
   }
@@ -27,7 +28,7 @@ RankProgress parse_rank_progress(const std::string& text) {
   FieldReader fields(text);
   RankProgress progress;
   fields >> progress.who >> progress.heartbeat >> progress.time_ms >> progress.step >>
-      progress.is_in_step >> progress.has_left_step >> progress.is_inside;
+      progress.is_in_step >> progress.has_left_step >> progress.is_inside >> progress.busy_with;
   while (fields && fields.has_more()) {
     GroupProgress& group = progress.groups.emplace_back();
     fields >> group.collectives >> group.name >> group.waits_for;
@@ -48,6 +49,7 @@ std::string last_seen(const RankProgress& progress) {
     text += std::to_string(progress.step) + ", ";
   }
   text += progress.is_inside ? "inside the library" : "outside the library";
+  if (!progress.is_inside && !progress.busy_with.empty()) text += ", " + progress.busy_with;
   for (const GroupProgress& group : progress.groups) {
     if (!group.waits_for.empty()) return text + ", where it waits for " + group.waits_for;
   }

@@ -3,7 +3,7 @@
 // What a rank publishes about itself, about once a second and in one value of the store:
 //
 //   progress := identity  heartbeat LF time LF step LF is_in_step LF has_left_step LF is_inside LF
-//               group*
+//               busy_with LF group*
 //   group    := collectives LF name LF waits_for LF
 #pragma once
 
@@ -29,6 +29,7 @@ struct RankProgress {
   bool is_in_step = false;
   bool has_left_step = false;  // in the middle
   bool is_inside = false;      // the library
+  std::string busy_with = {};  // outside of it, see busy_with(); may be empty
   std::vector<GroupProgress> groups = {};
 
   // Null if the rank is not, or no longer, in that group.
@@ -39,7 +40,7 @@ struct RankProgress {
 // Throws NetworkError for anything else.
 [[nodiscard]] RankProgress parse_rank_progress(const std::string& text);
 
-// "last seen in step 50, outside the library".
+// "last seen in step 50, outside the library, saving model.safetensors for 5.1 s".
 [[nodiscard]] std::string last_seen(const RankProgress& progress);
 
 }  // namespace ddp
