@@ -92,14 +92,24 @@ std::optional<TrainingState> Checkpointing::load() {
 }
 
 std::optional<ddp::LoadedCheckpoint> Checkpointing::find() {
+  if (options_.resume != kAuto && options_.resume != kNone) return load_named_file();
+  if (saves()) check_best_alone();
   if (options_.resume == kAuto) return directory_->load_newest();
-  if (options_.resume != kNone) return load_named_file();
   if (saves() && !directory_->names().empty()) {
     throw std::invalid_argument(fmt::format(
         "--resume none: {} already has checkpoints, the newest of them {}; --resume auto goes on",
         options_.directory.string(), to_string(directory_->names().front())));
   }
   return std::nullopt;
+}
+
+// A user may have kept only the best checkpoint of a training.
+void Checkpointing::check_best_alone() const {
+  if (!directory_->names().empty() || !directory_->has_best()) return;
+  throw std::invalid_argument(fmt::format(
+      "--resume {0}: {1} has model_best.safetensors, which a new training would overwrite, and no "
+      "other checkpoint; --resume {1}/model_best.safetensors goes on from it, or move it away",
+      options_.resume, options_.directory.string()));
 }
 
 // One directory belongs to one training: checkpoints of two would overwrite each other.
@@ -112,7 +122,8 @@ ddp::LoadedCheckpoint Checkpointing::load_named_file() {
                     file.string()));
   }
   ddp::LoadedCheckpoint loaded{file, ddp::load_checkpoint(file)};
-  if (saves() && !directory_->names().empty() && !is_in(file, options_.directory)) {
+  const bool is_taken = saves() && (!directory_->names().empty() || directory_->has_best());
+  if (is_taken && !is_in(file, options_.directory)) {
     throw std::invalid_argument(
         fmt::format("--resume {}: --checkpoint-dir {} already has checkpoints of another job",
                     file.string(), options_.directory.string()));
@@ -147,7 +158,7 @@ void Checkpointing::restore(const ddp::LoadedCheckpoint& loaded) const {
 void Checkpointing::move_into_directory(const ddp::LoadedCheckpoint& loaded,
                                         const TrainingState& state) {
   ddp::CheckpointInfo info{.name = name_of(state), .metadata = loaded.content.metadata};
-  if (directory_->names().empty()) {  // the best one so far is elsewhere
+  if (directory_->names().empty() && !directory_->has_best()) {  // the best one is elsewhere
     best_score_.reset();
     info.metadata.erase("best_score");
   }

@@ -56,6 +56,7 @@ class Checkpointing {
  private:
   [[nodiscard]] std::optional<TrainingState> load();
   [[nodiscard]] std::optional<ddp::LoadedCheckpoint> find();
+  void check_best_alone() const;
   [[nodiscard]] ddp::LoadedCheckpoint load_named_file();
   [[nodiscard]] TrainingState read_state_of(const ddp::LoadedCheckpoint& loaded) const;
   void restore(const ddp::LoadedCheckpoint& loaded) const;

@@ -176,6 +176,52 @@ TEST_CASE("a damaged newest checkpoint is skipped", "[checkpoint][directory][dam
   CHECK_FALSE(CheckpointDirectory({.path = directory.path()}).load_newest());
 }
 
+TEST_CASE("a directory with only model_best is not an empty one", "[checkpoint][directory]") {
+  const TemporaryDirectory directory;
+  const fs::path best = directory / "model_best.safetensors";
+  CheckpointDirectory writer({.path = directory.path()});
+  CHECK_FALSE(writer.has_best());
+  save(writer, 1, true);
+  CHECK(writer.has_best());
+  for (const char* name : {"latest", "model_epoch_1.safetensors"}) fs::remove(directory / name);
+  CheckpointDirectory reader({.path = directory.path()});
+  CHECK(error_of([&] { (void)reader.load_newest(); }) ==
+        "[checkpoint] " + directory.path().string() +
+            " has no checkpoint but model_best.safetensors, which a new training would overwrite: "
+            "resume from " +
+            best.string() + ", or move it away to begin anew");
+  fs::remove(best);
+  CHECK_FALSE(reader.load_newest());
+}
+
+TEST_CASE("if all checkpoints are damaged, the error names a best one that is not",
+          "[checkpoint][directory][damage]") {
+  const TemporaryDirectory directory;
+  const fs::path best = directory / "model_best.safetensors";
+  CheckpointDirectory writer({.path = directory.path()});
+  save(writer, 1, true);
+  save(writer, 2);
+  for (const std::int64_t epoch : {1, 2}) {  // as new files, since one is linked to the best one
+    const fs::path file = directory / to_string(after_epoch(epoch));
+    const std::string bytes = damaged(file, fs::file_size(file) - 1);
+    fs::remove(file);
+    write_bytes(file, bytes);
+  }
+  const auto complaint = [&] {
+    CheckpointDirectory reader({.path = directory.path()});
+    return error_of([&] { (void)reader.load_newest(); });
+  };
+  CHECK_THAT(complaint(),
+             Contains("none of 2 checkpoints in " + directory.path().string() +
+                      " can be loaded (resume from " + best.string() +
+                      ", which is intact, or put one of them back; to begin anew, move them, "
+                      "`latest` and it away), the newest because: "));
+  write_bytes(best, damaged(best, fs::file_size(best) - 1));
+  CHECK_THAT(complaint(), Contains(" can be loaded, nor can model_best.safetensors (put one of "
+                                   "them back, or remove them and `latest` to begin anew), the "
+                                   "newest because: "));
+}
+
 TEST_CASE("a newest checkpoint that the system cannot read is an error and is not skipped",
           "[checkpoint][directory][disk]") {
   const TemporaryDirectory directory;

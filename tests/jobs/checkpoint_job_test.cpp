@@ -273,6 +273,38 @@ TEST_CASE("a named checkpoint becomes the newest", "[resume]") {
                          "already has checkpoints of another job");
 }
 
+TEST_CASE("a best checkpoint that is left alone is not overwritten by a new training", "[resume]") {
+  const ddp::test::TemporaryDirectory set;
+  ddp::test::write_fashion_mnist(set.path(), {.train = 600, .test = 100});
+  const Arguments flags = {"--data-dir", set.path(), "--global-batch-size", "30"};
+  ResumableJob training(1);
+  (void)training.run(flags + Arguments{"--epochs", "1"});
+  for (const char* name : {"c/latest", "c/model_epoch_1.safetensors"}) {
+    std::filesystem::remove(training.file(name));
+  }
+  const std::string best = training.file("c/model_best.safetensors");
+  const std::string bytes = bytes_of(best);
+  for (const char* resume : {"none", "auto"}) {
+    training.check_refused(flags + Arguments{"--resume", resume},
+                           "--resume " + std::string(resume) + ": " + training.file("c").string() +
+                               " has model_best.safetensors, which a new training would overwrite, "
+                               "and no other checkpoint; --resume " +
+                               best + " goes on from it, or move it away");
+  }
+  ResumableJob other(1);
+  (void)other.run(flags + Arguments{"--epochs", "1"});
+  training.check_refused(flags + Arguments{"--resume", other.file("c/model_epoch_1.safetensors")},
+                         "already has checkpoints of another job");
+  CHECK(bytes_of(best) == bytes);
+
+  // The rate is so high that nothing better comes.
+  const Arguments worse = {"--epochs", "2", "--lr", "1e4", "--non-finite", "ignore"};
+  CHECK_THAT(training.run(flags + worse + Arguments{"--resume", best}),
+             Contains("resumed from " + best + " at step 20, after epoch 1"));
+  CHECK(training.latest() == "model_epoch_2.safetensors\nmodel_epoch_1.safetensors\n");
+  CHECK(bytes_of(best) == bytes);
+}
+
 TEST_CASE("a job that resumes says that it does not use --init", "[resume]") {
   ResumableJob training(1);
   CHECK_THAT(training.run({"--max-steps", "5"}), !Contains("--init"));

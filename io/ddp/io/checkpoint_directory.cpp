@@ -108,16 +108,45 @@ std::optional<LoadedCheckpoint> CheckpointDirectory::load_newest() {
       logging::warning(describe(error) + "; this checkpoint is skipped");
     }
   }
-  if (!newest_error) return std::nullopt;
+  if (!newest_error) {
+    refuse_best_alone();
+    return std::nullopt;
+  }
   try {
     std::rethrow_exception(newest_error);
   } catch (const FileError&) {
-    std::throw_with_nested(FileError(
-        "[checkpoint] none of " + std::to_string(names_.size()) + " checkpoints in " +
-        options_.path.string() +
-        " can be loaded (put one of them back, or remove them and `latest` to begin anew), "
-        "the newest because"));
+    std::throw_with_nested(FileError("[checkpoint] none of " + std::to_string(names_.size()) +
+                                     " checkpoints in " + options_.path.string() +
+                                     " can be loaded" + way_out() + ", the newest because"));
   }
+}
+
+std::filesystem::path CheckpointDirectory::best() const { return options_.path / kBest; }
+
+bool CheckpointDirectory::has_best() const {
+  std::error_code ignored;
+  return std::filesystem::exists(std::filesystem::symlink_status(best(), ignored));
+}
+
+void CheckpointDirectory::refuse_best_alone() const {
+  if (!has_best()) return;
+  throw FileError("[checkpoint] " + options_.path.string() + " has no checkpoint but " + kBest +
+                  ", which a new training would overwrite: resume from " + best().string() +
+                  ", or move it away to begin anew");
+}
+
+// What a user can do if no checkpoint can be loaded.
+std::string CheckpointDirectory::way_out() const {
+  const std::string anew = " (put one of them back, or remove them and `latest` to begin anew)";
+  if (!has_best()) return anew;
+  try {
+    (void)load_checkpoint(best());
+  } catch (const FileError&) {
+    return std::string(", nor can ") + kBest + anew;
+  }
+  return " (resume from " + best().string() +
+         ", which is intact, or put one of them back; to begin anew, move them, `latest` and it "
+         "away)";
 }
 
 void CheckpointDirectory::go_back_to(const CheckpointName& name) {
@@ -128,8 +157,7 @@ void CheckpointDirectory::go_back_to(const CheckpointName& name) {
 // neither name depends on the other.
 void CheckpointDirectory::save_best(const std::filesystem::path& file, const CheckpointInfo& info,
                                     std::span<const NamedBuffer> tensors) const {
-  const std::filesystem::path best = options_.path / kBest;
-  if (!link_atomically(file, best)) save_checkpoint(best, tensors, info.metadata);
+  if (!link_atomically(file, best())) save_checkpoint(best(), tensors, info.metadata);
 }
 
 // A process that is killed in between leaves old files that are still listed; the next save removes

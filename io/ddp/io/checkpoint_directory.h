@@ -63,6 +63,8 @@ class CheckpointDirectory {
   [[nodiscard]] const std::filesystem::path& path() const { return options_.path; }
   // Newest first.
   [[nodiscard]] const std::vector<CheckpointName>& names() const { return names_; }
+  // Whether there is a `model_best`, which a new training would overwrite.
+  [[nodiscard]] bool has_best() const;
 
   // Reads the names again: a CheckpointWriter does so as soon as no other process can write there.
   // Throws FileError if they have changed since load_newest(), whose checkpoint is then not the
@@ -74,9 +76,9 @@ class CheckpointDirectory {
   void save(const CheckpointInfo& info, std::span<const NamedBuffer> tensors);
 
   // Returns nothing if there is no checkpoint. Skips damaged or missing ones with a warning, and
-  // drops them from the list at the next save. Throws FileError if all are damaged or missing, or
-  // if the system fails to read one (no permission, a broken disk, no memory), since that one may
-  // be intact.
+  // drops them from the list at the next save. Throws FileError if all are damaged or missing, if
+  // there is only a `model_best`, or if the system fails to read one (no permission, a broken disk,
+  // no memory), since that one may be intact.
   [[nodiscard]] std::optional<LoadedCheckpoint> load_newest();
 
   // Goes back to an earlier checkpoint: those of greater progress no longer belong to the training.
@@ -85,6 +87,9 @@ class CheckpointDirectory {
   void go_back_to(const CheckpointName& name);
 
  private:
+  [[nodiscard]] std::filesystem::path best() const;
+  void refuse_best_alone() const;
+  [[nodiscard]] std::string way_out() const;
   void save_best(const std::filesystem::path& file, const CheckpointInfo& info,
                  std::span<const NamedBuffer> tensors) const;
   void list_and_prune();
