@@ -2,8 +2,6 @@
 #include "evaluator.h"
 
 #include <algorithm>
-#include <array>
-#include <optional>
 #include <span>
 #include <utility>
 #include <vector>
@@ -12,9 +10,9 @@
 #include "ddp/collectives/host_collectives.h"
 #include "ddp/data/data_loader.h"
 #include "ddp/data/subset.h"
-#include "ddp/nn/tape.h"
 #include "ddp/samplers/exact_sampler.h"
 #include "factories.h"
+#include "stop_poll.h"
 
 namespace train {
 namespace {
@@ -47,9 +45,27 @@ std::int64_t Evaluator::block() const {
   return std::max<std::int64_t>(std::min(task_.test_set().size() / kBlocks, most), 1);
 }
 
-Evaluation Evaluator::evaluate(ddp::nn::DistributedModule& model) {
+std::int64_t Evaluator::most_batches() const {
+  const std::int64_t share = block() * group_.world_size();
+  return (task_.test_set().size() + share - 1) / share;
+}
+
+std::optional<Evaluation> Evaluator::evaluate(ddp::nn::DistributedModule& model,
+                                              const ddp::SignalGuard& signals) {
   model.broadcast_buffers();
   model.eval();
+  std::optional<Sums> sums = sum(model, signals);
+  model.train();
+  if (!sums) return std::nullopt;
+  ddp::all_reduce_on_host(group_, *sums);
+  const auto samples = static_cast<double>(task_.test_set().size());
+  return Evaluation{
+      .loss = (*sums)[kLossSlot] / samples,
+      .score = task_.objective().score(std::span(*sums).subspan(kCountSlots), samples)};
+}
+
+std::optional<Evaluator::Sums> Evaluator::sum(ddp::nn::DistributedModule& model,
+                                              const ddp::SignalGuard& signals) {
   const ddp::Subset own = blocks_of(group_, task_.test_set(), block());
   const ddp::ExactSampler sampler({.dataset_size = own.size(),
                                    .world_size = 1,
@@ -62,23 +78,26 @@ Evaluation Evaluator::evaluate(ddp::nn::DistributedModule& model) {
     loader->start(sampler.plan({}));
   }
   ddp::nn::Tape tape(context_, ddp::nn::Recording::kOff, options_.amp);
-  std::array<double, ddp::kMaxMetrics> sums{};  // indexed by slot
-  while (const auto batch = loader ? loader->next(context_.stream()) : std::nullopt) {
-    const ddp::nn::Variable output = model.forward(tape, task_.inputs(*batch));
-    const ddp::nn::Variable loss = task_.objective().loss(tape, output, *batch);
-    sums[kLossSlot] +=
-        ddp::item(loss.buffer(), context_.stream()) * static_cast<double>(batch->count);
-    std::size_t slot = kCountSlots;
-    for (const ddp::nn::Tensor& count :
-         task_.objective().counts(context_, output.value(), *batch)) {
-      sums[slot++] += ddp::item(count.buffer(), context_.stream());
-    }
+  StopPoll poll(group_, signals);
+  Sums sums{};
+  // All ranks count to the same end, although the last block may be another's.
+  for (std::int64_t left = most_batches(); left > 0; --left) {
+    const auto batch = loader ? loader->next(context_.stream()) : std::nullopt;
+    if (batch) add(*batch, model, tape, sums);
+    if (left > 1 && poll.stop_requested()) return std::nullopt;
   }
-  model.train();
-  ddp::all_reduce_on_host(group_, sums);
-  const auto samples = static_cast<double>(task_.test_set().size());
-  return {.loss = sums[kLossSlot] / samples,
-          .score = task_.objective().score(std::span(sums).subspan(kCountSlots), samples)};
+  return sums;
+}
+
+void Evaluator::add(const ddp::Batch& batch, ddp::nn::DistributedModule& model, ddp::nn::Tape& tape,
+                    Sums& sums) const {
+  const ddp::nn::Variable output = model.forward(tape, task_.inputs(batch));
+  const ddp::nn::Variable loss = task_.objective().loss(tape, output, batch);
+  sums[kLossSlot] += ddp::item(loss.buffer(), context_.stream()) * static_cast<double>(batch.count);
+  std::size_t slot = kCountSlots;
+  for (const ddp::nn::Tensor& count : task_.objective().counts(context_, output.value(), batch)) {
+    sums[slot++] += ddp::item(count.buffer(), context_.stream());
+  }
 }
 
 }  // namespace train

@@ -80,14 +80,16 @@ void Trainer::run() {
     evaluate_epoch(static_cast<int>(first) - 1, *resumed_);
   }
   End end = steps_left() > 0 ? End::kEpoch : End::kLimit;
-  if (end == End::kLimit || first >= options_.epochs) {
-    if (!result_) result_ = evaluator_.evaluate(learner_.model());
-    if (is_main()) journal_->untrained(*result_);
+  if (!is_asked_to_stop_ && (end == End::kLimit || first >= options_.epochs)) {
+    if (!result_) evaluate();
+    if (result_ && is_main()) journal_->untrained(*result_);
   }
+  if (is_asked_to_stop_) end = End::kSignal;
   for (std::int64_t epoch = first; epoch < options_.epochs && end == End::kEpoch; ++epoch) {
     end = train_epoch(static_cast<int>(epoch));
     // After a signal there may be little time left.
     end == End::kSignal ? result_.reset() : evaluate_epoch(static_cast<int>(epoch), state());
+    if (is_asked_to_stop_) end = End::kSignal;
   }
   if (checkpoints_) checkpoints_->finish();
   if (trace_) trace_->finish();
@@ -103,10 +105,14 @@ void Trainer::run() {
 }
 
 void Trainer::evaluate_epoch(int epoch, TrainingState reached) {
-  result_ = evaluator_.evaluate(learner_.model());
+  evaluate();
+  const std::int64_t consumed = reached.position.consumed;
+  if (!result_) {
+    if (consumed == 0) save_before_stop(reached);  // the next job evaluates it
+    return;
+  }
   std::string where = fmt::format("epoch {}/{}", epoch + 1, options_.epochs);
   check_loss(result_->loss, fmt::format("[train] {}: the test loss", where));
-  const std::int64_t consumed = reached.position.consumed;
   if (consumed == 0) {
     step_plateau(result_->loss);
     reached.evaluation = result_;
@@ -116,6 +122,17 @@ void Trainer::evaluate_epoch(int epoch, TrainingState reached) {
   }
   if (!is_main()) return;
   journal_->epoch(epoch, where, steps_done_, *result_);
+}
+
+void Trainer::evaluate() {
+  result_ = evaluator_.evaluate(learner_.model(), signals_);
+  if (result_) return;
+  is_asked_to_stop_ = true;
+  tell_stop();
+}
+
+void Trainer::tell_stop() {
+  if (is_main()) journal_->say(fmt::format("asked to stop: the last step is {}", steps_done_));
 }
 
 void Trainer::step_plateau(double loss) {
@@ -192,14 +209,12 @@ Trainer::End Trainer::train_epoch(int epoch) {
       engine().wait_host();
       check_last_step();
     }
-    if (is_asked_to_stop_ && is_main()) {
-      journal_->say(fmt::format("asked to stop: the last step is {}", steps_done_));
-    }
+    if (is_asked_to_stop_) tell_stop();
     const bool is_last = is_asked_to_stop_ || is_limit;
     if (is_last || ends_epoch || logs) log_step(epoch, *batch);
     if (signals_.take_report_request()) report(stderr);
     if (is_last) {
-      save_before_stop();
+      save_before_stop(state());
       return is_asked_to_stop_ ? End::kSignal : End::kLimit;
     }
     if (saves && !ends_epoch) checkpoints_->save(state());
@@ -210,11 +225,11 @@ TrainingState Trainer::state() const {
   return {.position = loader_.position(), .step = steps_done_};
 }
 
-void Trainer::save_before_stop() {
+void Trainer::save_before_stop(const TrainingState& reached) {
   if (!checkpoints_ && !is_asked_to_stop_) return;
   std::filesystem::path file;
   if (checkpoints_) {
-    checkpoints_->save(state());
+    checkpoints_->save(reached);
     file = checkpoints_->finish();
   }
   if (!is_main()) return;

@@ -55,8 +55,10 @@ class Trainer {
   };
   // Trains the rest of the epoch.
   [[nodiscard]] End train_epoch(int epoch);
-  // Also saves, if the epoch is over in the state that was reached.
+  // Also saves, if the epoch is over in the state that was reached. If a signal has asked some rank
+  // to stop, there is no result, and is_asked_to_stop_ says so.
   void evaluate_epoch(int epoch, TrainingState reached);
+  void evaluate();
   // Tells the learning rate's schedule the test loss of an epoch that is over.
   void step_plateau(double loss);
   void begin_accumulation(const ddp::Batch& batch);
@@ -69,7 +71,8 @@ class Trainer {
   // Throws NonFiniteError on all ranks if the loss is not finite and such losses are not allowed.
   void check_loss(double loss, const std::string& name) const;
   // Saves before evaluating, since the sender of the signal may not wait for an evaluation.
-  void save_before_stop();
+  void save_before_stop(const TrainingState& reached);
+  void tell_stop();
   [[nodiscard]] TrainingState state() const;
   void log_step(int epoch, const ddp::Batch& batch);
   // Prints what the steps so far have cost.

@@ -170,6 +170,27 @@ TEST_CASE("a job that is asked to stop saves a checkpoint", "[resume][stop]") {
   }
 }
 
+TEST_CASE("a job that is asked to stop during an evaluation leaves it and saves the epoch",
+          "[resume][stop]") {
+  const ddp::test::TemporaryDirectory set;
+  const std::uint32_t test = ddp::test::kIsEmulated ? 2000 : 40000;  // some seconds
+  ddp::test::write_fashion_mnist(set.path(), {.train = 200, .test = test});
+  ResumableJob training(2);
+  ChildProcess job(training.command({"--model", "convnet", "--data-dir", set.path(), "--epochs",
+                                     "2", "--global-batch-size", "100"}));
+  job.wait_for_output("step 2/2");
+  REQUIRE(kill(ddp::test::first_rank_of(job), SIGTERM) == 0);
+  CHECK(job.wait(50s) == 128 + SIGTERM);
+  const std::string file = training.file("c/model_epoch_1.safetensors");
+  CHECK_THAT(job.out(), Contains("asked to stop: the last step is 2\nsaved " + file + "\n") &&
+                            !Contains("test accuracy"));
+  CHECK(training.latest() == "model_epoch_1.safetensors\n");
+  const auto metadata = load_checkpoint(file).metadata;
+  CHECK(metadata.at("epoch") == "1");
+  CHECK(metadata.at("consumed_samples") == "0");
+  CHECK(metadata.count("test_score") == 0);
+}
+
 TEST_CASE("without a launcher, a signal stops and saves, too, and the exit code says so",
           "[resume][stop]") {
   const auto [signal_number, code] =
