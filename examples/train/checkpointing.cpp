@@ -57,7 +57,11 @@ Checkpointing::Checkpointing(CheckpointOptions options, ddp::ProcessGroup& group
       tensors_(std::move(tensors)),
       job_(std::move(job)),
       stream_(stream) {
-  if (group.rank() != 0 || options_.directory.empty()) return;
+  if (options_.directory.empty()) return;
+  ddp::on_rank0(group, [this] { open_directory(); });
+}
+
+void Checkpointing::open_directory() {
   directory_.emplace(
       ddp::CheckpointDirectoryOptions{.path = options_.directory, .keep = options_.keep});
   writer_.emplace(*directory_);
@@ -179,6 +183,14 @@ void Checkpointing::save(TrainingState state) {
   write_state(state, info.metadata);
   last_ = options_.directory / to_string(info.name);
   writer_->save(std::move(info), tensors_, stream_);
+}
+
+std::filesystem::path Checkpointing::save_and_finish(const TrainingState& state) {
+  ddp::on_rank0(group_, [&] {
+    save(state);
+    finish();
+  });
+  return last_;
 }
 
 std::filesystem::path Checkpointing::finish() {

@@ -30,7 +30,8 @@ struct CheckpointOptions {
 class Checkpointing {
  public:
   // `tensors` are the live ones, equal on all ranks, in CPU memory or on the group's device; work
-  // on them is enqueued on `stream`. All of these must outlive this object. Creates the directory.
+  // on them is enqueued on `stream`. All of these must outlive this object. Collective: rank 0
+  // creates the directory, and its error is thrown on all ranks.
   Checkpointing(CheckpointOptions options, ddp::ProcessGroup& group,
                 std::vector<ddp::NamedBuffer> tensors, JobDescription job, ddp::Stream stream);
 
@@ -46,6 +47,9 @@ class Checkpointing {
   // Saves in the background, on rank 0; rethrows the error of the last save. If the state has an
   // evaluation that is better than all before, it becomes the best one.
   void save(TrainingState state);
+  // Collective: saves, and returns when everything is on disk, however long that takes, or throws.
+  // Returns the file, on rank 0.
+  std::filesystem::path save_and_finish(const TrainingState& state);
   // Rethrows the error of a save that has ended; call it in each step.
   void check() {
     if (writer_) writer_->check();
@@ -54,6 +58,7 @@ class Checkpointing {
   std::filesystem::path finish();
 
  private:
+  void open_directory();
   [[nodiscard]] std::optional<TrainingState> load();
   [[nodiscard]] std::optional<ddp::LoadedCheckpoint> find();
   void check_best_alone() const;

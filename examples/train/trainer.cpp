@@ -227,11 +227,7 @@ TrainingState Trainer::state() const {
 
 void Trainer::save_before_stop(const TrainingState& reached) {
   if (!checkpoints_ && !is_asked_to_stop_) return;
-  std::filesystem::path file;
-  if (checkpoints_) {
-    checkpoints_->save(reached);
-    file = checkpoints_->finish();
-  }
+  const std::filesystem::path file = checkpoints_ ? checkpoints_->save_and_finish(reached) : "";
   if (!is_main()) return;
   journal_->say(file.empty() ? "no checkpoint saved: there is no --checkpoint-dir"
                              : "saved " + file.string());
