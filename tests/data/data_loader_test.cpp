@@ -17,6 +17,7 @@
 #include "ddp/data/subset.h"
 #include "ddp/samplers/exact_sampler.h"
 #include "support/allocation_counter.h"
+#include "support/becomes_true.h"
 #include "support/gate.h"
 #include "support/groups.h"
 #include "support/images.h"
@@ -394,6 +395,56 @@ TEST_CASE("a loader may end or start anew at any time", "[data][loader]") {
       REQUIRE(deliver(loader, batches).size() == std::min<std::size_t>(batches, 16));
     }
   }
+}
+
+TEST_CASE("a loader that ends, or starts anew, does not read the rest of a batch",
+          "[data][loader]") {
+  constexpr std::int64_t kSamples = 5000;
+  std::atomic<std::int64_t> reads{0};
+  Gate begun;
+  const HookedDataset dataset(kSamples, [&](std::int64_t) {
+    ++reads;
+    begun.raise();
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));  // a slow disk
+  });
+  const EpochPlan whole =
+      ExactSampler(
+          {.dataset_size = kSamples, .world_size = 1, .rank = 0, .global_batch_size = kSamples})
+          .plan({});
+  {
+    DataLoader loader(dataset, {.num_workers = 1});
+    loader.start(whole);
+    REQUIRE(begun.wait_for(1));
+    loader.start(whole);
+    CHECK(reads < kSamples);
+    REQUIRE(begun.wait_for(static_cast<int>(reads) + 1));
+  }
+  CHECK(reads < kSamples);
+}
+
+TEST_CASE("while a loader that has failed waits for a slow read, it tells the error",
+          "[data][loader]") {
+  const ddp::test::StderrCapture log;
+  const auto has_told = [&] { return log.text().find("is damaged") != std::string::npos; };
+  Gate inside;
+  std::atomic<bool> told{false};
+  const HookedDataset dataset(8, [&](std::int64_t index) {
+    if (index == 0) throw std::runtime_error("a.png is damaged");
+    inside.raise();
+    told = ddp::test::becomes_true(has_told);
+  });
+  {
+    DataLoader loader(dataset, {.num_workers = 2});
+    loader.start(in_order(8));
+    CHECK_THAT(error_of([&] { (void)loader.next(); }), Contains("a.png is damaged"));
+    REQUIRE(inside.wait_for(1));
+  }
+  CHECK(told);
+  CHECK_THAT(log.text(),
+             Contains("[data_loader] the end of the loader waits for a worker that is still inside "
+                      "Dataset::read(); next() has thrown: [dataset] cannot read sample 0 of 8 in "
+                      "epoch 0: a.png is damaged"));
+  CHECK(std::ranges::count(log.text(), '\n') == 1);
 }
 
 TEST_CASE("from the start of an epoch to its end nothing is allocated", "[data][loader]") {

@@ -11,6 +11,7 @@
 #include <string>
 #include <thread>
 
+#include "support/becomes_true.h"
 #include "support/gate.h"
 #include "support/run_ranks.h"
 
@@ -42,7 +43,9 @@ TEST_CASE("every task runs once before its wait returns, on any number of thread
       CAPTURE(num_threads, window);
       std::array<std::atomic<int>, 50> runs{};
       Prefetcher prefetcher({.num_threads = num_threads, .window = window},
-                            [&](std::int64_t step) { ++runs[static_cast<std::size_t>(step)]; });
+                            [&](std::int64_t step, const std::stop_token&) {
+                              ++runs[static_cast<std::size_t>(step)];
+                            });
       for (const std::int64_t steps : {0, 1, 50, 7}) {
         for (auto& count : runs) count = 0;
         prefetcher.start(steps);
@@ -67,10 +70,11 @@ TEST_CASE("tasks run ahead of the consumer up to the window and no further", "[d
       std::atomic<std::int64_t> released{0};
       std::atomic<bool> too_far{false};
       Gate ran;
-      Prefetcher prefetcher({.num_threads = num_threads, .window = window}, [&](std::int64_t step) {
-        if (step >= released + window) too_far = true;
-        ran.raise();
-      });
+      Prefetcher prefetcher({.num_threads = num_threads, .window = window},
+                            [&](std::int64_t step, const std::stop_token&) {
+                              if (step >= released + window) too_far = true;
+                              ran.raise();
+                            });
       prefetcher.start(40);
       for (std::int64_t step = 0; step < 40; ++step) {
         // The batches come although they were not requested.
@@ -87,7 +91,7 @@ TEST_CASE("tasks run ahead of the consumer up to the window and no further", "[d
 TEST_CASE("as many tasks run at the same time as there are threads", "[data][prefetcher]") {
   Gate inside;
   std::atomic<bool> alone{false};
-  Prefetcher prefetcher({.num_threads = 3, .window = 4}, [&](std::int64_t) {
+  Prefetcher prefetcher({.num_threads = 3, .window = 4}, [&](std::int64_t, const std::stop_token&) {
     inside.raise();
     if (!inside.wait_for(3)) alone = true;  // each of three tasks waits for the other two
   });
@@ -102,7 +106,7 @@ TEST_CASE("the error of a task is thrown by each wait for it, until the next sta
     CAPTURE(num_threads);
     std::int64_t bad = 3;
     Prefetcher prefetcher({.num_threads = num_threads, .window = 4},
-                          [&](std::int64_t step) { throw_at(bad, step); });
+                          [&](std::int64_t step, const std::stop_token&) { throw_at(bad, step); });
     prefetcher.start(6);
     consume(prefetcher, 3);
     for (int again = 0; again < 2; ++again) {
@@ -121,10 +125,11 @@ TEST_CASE("a start inside an epoch discards that epoch, whatever runs or has fai
     CAPTURE(num_threads);
     std::atomic<int> epoch{0};
     std::atomic<int> last{-1};
-    Prefetcher prefetcher({.num_threads = num_threads, .window = 3}, [&](std::int64_t step) {
-      last = epoch.load();
-      throw_at(4, step);
-    });
+    Prefetcher prefetcher({.num_threads = num_threads, .window = 3},
+                          [&](std::int64_t step, const std::stop_token&) {
+                            last = epoch.load();
+                            throw_at(4, step);
+                          });
     for (int round = 0; round < 200; ++round) {
       prefetcher.cancel();
       epoch = round;
@@ -143,11 +148,12 @@ TEST_CASE("cancel and the destructor wait for running tasks and begin no others"
   Gate begun;
   std::atomic<int> ended{0};
   {
-    Prefetcher prefetcher({.num_threads = 2, .window = 1000}, [&](std::int64_t) {
-      begun.raise();
-      std::this_thread::sleep_for(std::chrono::milliseconds(20));  // a slow disk
-      ++ended;
-    });
+    Prefetcher prefetcher(
+        {.num_threads = 2, .window = 1000}, [&](std::int64_t, const std::stop_token&) {
+          begun.raise();
+          std::this_thread::sleep_for(std::chrono::milliseconds(20));  // a slow disk
+          ++ended;
+        });
     prefetcher.start(2000);
     REQUIRE(begun.wait_for(2));
     prefetcher.cancel();
@@ -160,9 +166,29 @@ TEST_CASE("cancel and the destructor wait for running tasks and begin no others"
   CHECK(ended < 1000);
 }
 
+TEST_CASE("a running task learns that it is cancelled", "[data][prefetcher]") {
+  Gate begun;
+  std::atomic<int> ended{0};
+  {
+    Prefetcher prefetcher({.num_threads = 2, .window = 2},
+                          [&](std::int64_t, const std::stop_token& cancelled) {
+                            begun.raise();
+                            if (ddp::test::becomes_true([&] { return cancelled.stop_requested(); }))
+                              ++ended;
+                          });
+    prefetcher.start(2);
+    REQUIRE(begun.wait_for(2));
+    prefetcher.start(2);
+    CHECK(ended == 2);
+    REQUIRE(begun.wait_for(4));
+  }
+  CHECK(ended == 4);
+}
+
 TEST_CASE("a prefetcher that was never started can be destroyed", "[data][prefetcher]") {
   for (int round = 0; round < 100; ++round) {
-    const Prefetcher prefetcher({.num_threads = 3, .window = 2}, [](std::int64_t) {});
+    const Prefetcher prefetcher({.num_threads = 3, .window = 2},
+                                [](std::int64_t, const std::stop_token&) {});
   }
   SUCCEED();
 }
@@ -177,7 +203,7 @@ TEST_CASE("a prefetcher's threads block the signals that their maker blocks",
   sigaddset(&blocked, SIGUSR1);
   REQUIRE(pthread_sigmask(SIG_BLOCK, &blocked, &before) == 0);
   std::atomic<bool> is_so{false};
-  Prefetcher prefetcher({.num_threads = 1, .window = 1}, [&](std::int64_t) {
+  Prefetcher prefetcher({.num_threads = 1, .window = 1}, [&](std::int64_t, const std::stop_token&) {
     sigset_t mask;
     pthread_sigmask(SIG_SETMASK, nullptr, &mask);
     is_so = sigismember(&mask, SIGUSR1) == 1 && sigismember(&mask, SIGTERM) == 0 &&
@@ -193,7 +219,7 @@ TEST_CASE("a prefetcher refuses invalid options", "[data][prefetcher]") {
   const auto error = [](int num_threads, std::int64_t window) {
     return error_of([&] {
       const Prefetcher prefetcher({.num_threads = num_threads, .window = window},
-                                  [](std::int64_t) {});
+                                  [](std::int64_t, const std::stop_token&) {});
     });
   };
   CHECK(error(-1, 1) ==
@@ -203,7 +229,8 @@ TEST_CASE("a prefetcher refuses invalid options", "[data][prefetcher]") {
         "[prefetcher] 1 threads and a window of 0; num_threads must be at least 0 "
         "and the window at least 1");
 
-  Prefetcher prefetcher({.num_threads = 1, .window = 2}, [](std::int64_t) {});
+  Prefetcher prefetcher({.num_threads = 1, .window = 2},
+                        [](std::int64_t, const std::stop_token&) {});
   prefetcher.start(2);
   CHECK_THAT(error_of([&] { prefetcher.wait(1); }), Contains("task 1 of 2, with 0 released"));
   consume(prefetcher, 2);

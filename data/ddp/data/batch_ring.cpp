@@ -48,14 +48,16 @@ void BatchRing::reserve(Slot& slot, std::size_t samples) {
                  cu::allocate_device(sizes.labels.size_bytes(), device_)};
 }
 
-void BatchRing::fill(std::size_t index, const EpochPlan& plan, std::int64_t step) {
+void BatchRing::fill(std::size_t index, const EpochPlan& plan, std::int64_t step,
+                     const std::stop_token& cancelled) {
   const cu::DeviceGuard guard(device_);
   Slot& slot = slots_[index];
   slot.samples.resize(static_cast<std::size_t>(plan.count(step)));
   plan.copy_batch(step, slot.samples);
   if (device_.is_cuda()) slot.copied.synchronize();
   const Batch host = view(slot.host, kCpuDevice, slot.samples.size());
-  dataset_.gather(slot.samples, host.inputs, host.labels, plan.epoch());
+  dataset_.gather(slot.samples, host.inputs, host.labels, plan.epoch(), cancelled);
+  if (cancelled.stop_requested()) return;
   slot.batch = device_.is_cuda() ? copy_to_device(slot, host) : host;
   slot.batch.rank = plan.rank();
   slot.batch.world_size = plan.world_size();

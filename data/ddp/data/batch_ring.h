@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <stop_token>
 #include <vector>
 
 #include "ddp/base/allocation.h"
@@ -34,8 +35,10 @@ class BatchRing {
   // are large enough already. No thread may use a slot meanwhile.
   void reserve(std::size_t samples);
 
-  // Gathers the samples of a step of the plan and starts their copy to the device.
-  void fill(std::size_t slot, const EpochPlan& plan, std::int64_t step);
+  // Gathers the samples of a step of the plan and starts their copy to the device. If it is
+  // cancelled, the slot has no batch.
+  void fill(std::size_t slot, const EpochPlan& plan, std::int64_t step,
+            const std::stop_token& cancelled);
 
   // The batch in the slot, ready for work on `stream`.
   [[nodiscard]] Batch acquire(std::size_t slot, Stream stream);

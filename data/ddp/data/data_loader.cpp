@@ -46,7 +46,9 @@ DataLoader::DataLoader(const Dataset& dataset, const DataLoaderOptions& options)
       prefetcher_(std::make_unique<Prefetcher>(
           Prefetcher::Options{.num_threads = options.num_workers,
                               .window = static_cast<std::int64_t>(slots_)},
-          [this](std::int64_t step) { ring_->fill(slot(step), *plan_, step); })) {}
+          [this](std::int64_t step, const std::stop_token& cancelled) {
+            ring_->fill(slot(step), *plan_, step, cancelled);
+          })) {}
 
 // A fork leaves the memory, since the threads that use it are the parent's.
 DataLoader::~DataLoader() {

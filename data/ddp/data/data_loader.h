@@ -42,9 +42,11 @@ struct DataLoaderStatistics {
 // own stream while the consumer works on earlier ones.
 //
 // Used by one thread at a time. Workers block the signals that the thread blocks that makes the
-// loader. Destroying the loader, or calling start() inside an epoch, waits for the gathers that are
-// running. A fork of the process has no workers: it can destroy the loader, and everything else is
-// a std::logic_error there.
+// loader. Destroying the loader, or calling start() inside an epoch, waits for the calls of
+// Dataset::read() that are running; a loader that is destroyed warns once if that takes longer than
+// a second, with the error that next() has thrown, which the program may report only afterwards. A
+// fork of the process has no workers: it can destroy the loader, and everything else is a
+// std::logic_error there.
 class DataLoader {
  public:
   // The dataset must outlive the loader. Throws std::invalid_argument if an option is negative,

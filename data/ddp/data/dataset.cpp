@@ -44,11 +44,12 @@ std::string hint(const std::exception_ptr& error, DType dtype) {
 }  // namespace
 
 void Dataset::gather(std::span<const std::int64_t> indices, const Buffer& inputs,
-                     const Buffer& labels, std::int64_t epoch) const {
+                     const Buffer& labels, std::int64_t epoch,
+                     const std::stop_token& cancelled) const {
   check_gather(*this, indices, inputs, labels);
   const std::size_t input = elements_of(input_shape());
   const std::size_t label = elements_of(label_shape());
-  for (std::size_t i = 0; i < indices.size(); ++i) {
+  for (std::size_t i = 0; i < indices.size() && !cancelled.stop_requested(); ++i) {
     try {
       read(indices[i], epoch, inputs.slice(i * input, input), labels.slice(i * label, label));
     } catch (...) {

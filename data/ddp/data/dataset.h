@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <stop_token>
 #include <string_view>
 
 #include "ddp/base/buffer.h"
@@ -35,9 +36,10 @@ class Dataset {
 
   // Reads the samples `indices`, in that order, into CPU memory. Throws std::invalid_argument if an
   // index is out of range or if a buffer's count, type or device is wrong; Error that names the
-  // index of a sample that cannot be read, with the reason nested.
+  // index of a sample that cannot be read, with the reason nested. If it is cancelled, it reads no
+  // further samples and returns.
   void gather(std::span<const std::int64_t> indices, const Buffer& inputs, const Buffer& labels,
-              std::int64_t epoch = 0) const;
+              std::int64_t epoch = 0, const std::stop_token& cancelled = {}) const;
 };
 
 // The number of elements of one sample of that shape. std::invalid_argument if a size is negative

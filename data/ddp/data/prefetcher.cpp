@@ -1,15 +1,24 @@
 // SPDX-License-Identifier: MIT
 #include "ddp/data/prefetcher.h"
 
+#include <fmt/core.h>
+
 #include <algorithm>
+#include <chrono>
 #include <stdexcept>
 #include <string>
 #include <utility>
 
 #include "ddp/base/error.h"
+#include "ddp/base/log.h"
 #include "ddp/base/threads/background_thread.h"
 
 namespace ddp {
+namespace {
+
+constexpr auto kPatience = std::chrono::seconds(1);  // with running tasks, until a warning
+
+}  // namespace
 
 Prefetcher::Prefetcher(const Options& options, Task task) : task_(std::move(task)) {
   if (options.num_threads < 0 || options.window < 1) {
@@ -39,9 +48,21 @@ void Prefetcher::stop() {
   {
     const std::lock_guard lock(mutex_);
     stopping_ = true;
+    cancelled_.request_stop();
     may_begin_.notify_all();
   }
+  warn_of_running();
   for (std::thread& thread : threads_) thread.join();
+}
+
+// An exception that unwinds the stack destroys the loader before anybody can report it.
+void Prefetcher::warn_of_running() {
+  std::unique_lock lock(mutex_);
+  if (has_ended_.wait_for(lock, kPatience, [this] { return running_ == 0; })) return;
+  logging::warning(
+      fmt::format("[data_loader] the end of the loader waits for {} still inside Dataset::read(){}",
+                  running_ == 1 ? "a worker that is" : fmt::format("{} workers that are", running_),
+                  rethrown_ ? "; next() has thrown: " + describe(rethrown_) : ""));
 }
 
 void Prefetcher::start(std::int64_t steps) {
@@ -50,12 +71,15 @@ void Prefetcher::start(std::int64_t steps) {
   std::fill(slots_.begin(), slots_.end(), Slot{});
   begun_ = released_ = 0;
   steps_ = steps;
+  cancelled_ = std::stop_source();
+  rethrown_ = nullptr;
   may_begin_.notify_all();
 }
 
 void Prefetcher::cancel() {
   std::unique_lock lock(mutex_);
   steps_ = begun_;
+  cancelled_.request_stop();
   has_ended_.wait(lock, [this] { return running_ == 0; });
 }
 
@@ -69,7 +93,9 @@ void Prefetcher::wait(std::int64_t step) {
   const Slot& awaited = slot(step);
   if (threads_.empty() && !awaited.done) run_next(lock);
   has_ended_.wait(lock, [&] { return awaited.done; });
-  if (awaited.error) std::rethrow_exception(awaited.error);
+  if (!awaited.error) return;
+  rethrown_ = awaited.error;
+  std::rethrow_exception(rethrown_);
 }
 
 void Prefetcher::release(std::int64_t step) {
@@ -95,10 +121,11 @@ bool Prefetcher::can_begin() const {
 void Prefetcher::run_next(std::unique_lock<std::mutex>& lock) {
   const std::int64_t step = begun_++;
   ++running_;
+  const std::stop_token cancelled = cancelled_.get_token();
   lock.unlock();
   std::exception_ptr error;
   try {
-    task_(step);
+    task_(step, cancelled);
   } catch (...) {
     error = std::current_exception();
   }

@@ -6,6 +6,7 @@
 #include <exception>
 #include <functional>
 #include <mutex>
+#include <stop_token>
 #include <thread>
 #include <vector>
 
@@ -19,7 +20,8 @@ namespace ddp {
 // One thread, the consumer, makes the public calls. Different tasks may run concurrently.
 class Prefetcher {
  public:
-  using Task = std::function<void(std::int64_t step)>;
+  // What it makes is not used once it is cancelled, so it may then return early.
+  using Task = std::function<void(std::int64_t step, const std::stop_token& cancelled)>;
 
   struct Options {
     int num_threads = 0;
@@ -30,13 +32,14 @@ class Prefetcher {
   Prefetcher(const Options& options, Task task);
   Prefetcher(const Prefetcher&) = delete;
   Prefetcher& operator=(const Prefetcher&) = delete;
-  // Cancels, and joins the threads.
+  // Cancels, and joins the threads. Logs a warning if that takes longer than a second, as a
+  // DataLoader's, with what wait() has thrown since start().
   ~Prefetcher();
 
   // Cancels the current tasks, then begins with task(0) .. task(steps - 1).
   void start(std::int64_t steps);
 
-  // Starts no further tasks, and returns when none is running. Running tasks cannot be interrupted.
+  // Starts no further tasks, and returns when none is running.
   void cancel();
 
   // Returns when task(step) has run, and rethrows what it threw, at each call. `step` must be the
@@ -58,6 +61,7 @@ class Prefetcher {
   void run_next(std::unique_lock<std::mutex>& lock);
   [[nodiscard]] Slot& slot(std::int64_t step);
   void stop();
+  void warn_of_running();
 
   const Task task_;
   std::mutex mutex_;
@@ -68,7 +72,9 @@ class Prefetcher {
   std::int64_t released_ = 0;  // number of tasks released
   int running_ = 0;
   bool stopping_ = false;
-  std::vector<Slot> slots_;  // task k uses slot k mod window
+  std::stop_source cancelled_;   // of the current tasks
+  std::exception_ptr rethrown_;  // by wait(), of the current tasks
+  std::vector<Slot> slots_;      // task k uses slot k mod window
   std::vector<std::thread> threads_;
 };
 
