@@ -4,6 +4,7 @@
 // disk fails when it is flushed. This program overrides the system's functions to record them.
 #include <dlfcn.h>
 #include <fcntl.h>
+#include <sys/file.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -17,8 +18,10 @@
 #include "ddp/base/error.h"
 #include "ddp/io/checkpoint_directory.h"
 #include "ddp/io/checkpoint_file.h"
+#include "ddp/io/checkpoint_writer.h"
 #include "support/files.h"
 #include "support/run_ranks.h"
+#include "support/stderr_capture.h"
 
 namespace {
 
@@ -33,6 +36,7 @@ using ddp::test::TemporaryDirectory;
 
 Calls* record = nullptr;          // where calls go, if anywhere
 std::string fails_to_flush = "";  // fsync of files with this in their names fails
+int fails_to_lock = 0;            // the error of flock
 
 template <class Function>
 Function* next(Function*, const char* name) {
@@ -66,6 +70,15 @@ class Recording {
   Calls calls;
 };
 
+// A file system without locks, which says so by this error.
+class NoLocks {
+ public:
+  explicit NoLocks(int error) { fails_to_lock = error; }
+  NoLocks(const NoLocks&) = delete;
+  NoLocks& operator=(const NoLocks&) = delete;
+  ~NoLocks() { fails_to_lock = 0; }
+};
+
 class FailingFlush {
  public:
   explicit FailingFlush(const std::string& name) { fails_to_flush = name; }
@@ -97,6 +110,12 @@ int fsync(int fd) {
     return -1;
   }
   return next(&fsync, "fsync")(fd);
+}
+
+int flock(int fd, int operation) noexcept {
+  if (fails_to_lock == 0) return next(&flock, "flock")(fd, operation);
+  errno = fails_to_lock;
+  return -1;
 }
 
 int rename(const char* from, const char* to) noexcept {
@@ -197,4 +216,30 @@ TEST_CASE(
   CHECK_THAT(error_of([&] { save(directory, 2); }),
              Contains("model_epoch_2.safetensors: cannot flush the directory of: Input/output"));
   CHECK(fs::exists(place / "model_epoch_1.safetensors"));
+}
+
+// There a second job is not noticed, and nobody knows whether a temporary file is still written.
+TEST_CASE("a file system without locks is warned of, and nobody's temporary file is removed there",
+          "[durability]") {
+  for (const int error : {ENOLCK, ENOSYS, EOPNOTSUPP}) {
+    const TemporaryDirectory place;
+    const std::string temporary = place / "model_epoch_1.safetensors.tmp.99999999.0";
+    ddp::test::write_bytes(temporary, "half");
+    const ddp::test::StderrCapture log;
+    {
+      const NoLocks none(error);
+      CheckpointDirectory directory({.path = place.path()});
+      const ddp::CheckpointWriter writer(directory);
+      for (const int epochs : {1, 2}) save(directory, epochs);
+    }
+    CHECK_THAT(log.text(), Contains("[directory_lock] " + place.path().string() +
+                                    ": this file system has no locks (" + ddp::error_text(error) +
+                                    "): only one job at a time may write there, and a second one "
+                                    "would not be noticed"));
+    CHECK(std::ranges::count(log.text(), '\n') == 1);
+    CHECK(fs::exists(temporary));
+    CheckpointDirectory directory({.path = place.path()});
+    save(directory, 3);
+    CHECK_FALSE(fs::exists(temporary));
+  }
 }

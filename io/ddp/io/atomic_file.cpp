@@ -3,7 +3,6 @@
 
 #include <fcntl.h>
 #include <fmt/core.h>
-#include <signal.h>
 #include <sys/file.h>
 #include <unistd.h>
 
@@ -38,14 +37,8 @@ std::string temporary_name(const std::filesystem::path& path, int attempt) {
                               error_text(error_number)));
 }
 
-// NAME.tmp.PID.N
-struct TemporaryName {
-  std::string_view name;  // of the file that it was to become
-  pid_t maker = 0;
-};
-
-// Nothing if the text has another form.
-std::optional<TemporaryName> parse_temporary_name(std::string_view name) {
+// NAME of NAME.tmp.PID.N, which it was to become. Nothing if the text has another form.
+std::optional<std::string_view> parse_temporary_name(std::string_view name) {
   const std::size_t mark = name.rfind(kTemporaryMark);
   if (mark == std::string::npos) return std::nullopt;
   const char* const end = name.data() + name.size();
@@ -55,7 +48,7 @@ std::optional<TemporaryName> parse_temporary_name(std::string_view name) {
   if (pid_error != std::errc() || pid <= 0 || dot == end || *dot != '.') return std::nullopt;
   const auto [stop, attempt_error] = std::from_chars(dot + 1, end, attempt);
   if (attempt_error != std::errc() || stop != end) return std::nullopt;
-  return TemporaryName{name.substr(0, mark), pid};
+  return name.substr(0, mark);
 }
 
 // What a link leads to, so that the file behind it is replaced and not the link; anything else, and
@@ -67,15 +60,11 @@ std::filesystem::path behind_links(std::filesystem::path path) {
   return error ? path : target;
 }
 
-bool lives(pid_t pid) { return kill(pid, 0) == 0 || errno == EPERM; }
-
-// Whether somebody writes it, who holds its lock; on a file system without locks, whether its maker
-// lives. A pid alone tells little: in another container it is another process's.
-bool is_being_written(const std::filesystem::path& temporary, pid_t maker) {
-  if (maker == getpid()) return false;
+// Whether somebody may be writing it, who holds its lock. On a file system without locks nobody can
+// know: on another host or in another container, a pid is another process's.
+bool may_be_written(const std::filesystem::path& temporary) {
   const FileDescriptor file(open(temporary.c_str(), O_RDWR | O_CLOEXEC));  // NFS wants to write
-  if (file.is_open() && flock(file.get(), LOCK_EX | LOCK_NB) == 0) return false;
-  return (file.is_open() && errno == EWOULDBLOCK) || lives(maker);
+  return !file.is_open() || flock(file.get(), LOCK_EX | LOCK_NB) != 0;
 }
 
 }  // namespace
@@ -112,7 +101,7 @@ void AtomicFile::create_temporary() {
     const std::string name = temporary_name(path_, attempt);
     fd_ = FileDescriptor(open(name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
     if (fd_.is_open()) {
-      flock(fd_.get(), LOCK_EX | LOCK_NB);  // see is_being_written()
+      flock(fd_.get(), LOCK_EX | LOCK_NB);  // see may_be_written()
       temporary_ = name;
       return;
     }
@@ -150,9 +139,8 @@ void remove_orphaned_temporaries(const std::filesystem::path& directory,
   std::error_code ignored;  // a file that cannot be found or removed only takes space
   for (directory_iterator entry(directory, ignored), end; entry != end; entry.increment(ignored)) {
     const std::string file = entry->path().filename().string();
-    const auto temporary = parse_temporary_name(file);
-    if (!temporary || !is_ours(temporary->name)) continue;
-    if (is_being_written(entry->path(), temporary->maker)) continue;
+    const auto name = parse_temporary_name(file);
+    if (!name || !is_ours(*name) || may_be_written(entry->path())) continue;
     std::error_code not_removed;
     std::filesystem::remove(entry->path(), not_removed);
   }

@@ -46,9 +46,8 @@ class AtomicFile {
                                    const std::filesystem::path& path);
 
 // Removes the temporary files that killed processes have left in `directory`, of files whose name
-// there `is_ours`: those that nobody writes any more, and this process's own. Where the file system
-// has no locks, no process on another host or in another container may be writing an AtomicFile of
-// such a name there meanwhile.
+// there `is_ours`: those that nobody writes any more. Where the file system has no locks they stay,
+// since another process may be writing them.
 void remove_orphaned_temporaries(const std::filesystem::path& directory,
                                  const std::function<bool(std::string_view name)>& is_ours);
 

@@ -17,6 +17,7 @@
 #include <system_error>
 
 #include "ddp/base/error.h"
+#include "ddp/base/log.h"
 #include "ddp/base/system/process_status.h"
 #include "ddp/io/atomic_file.h"
 
@@ -77,15 +78,20 @@ DirectoryLock::DirectoryLock(const std::filesystem::path& directory)
     const bool is_there = std::filesystem::exists(directory / kDirectoryLockName, ignored);
     fail((is_there ? ".lock cannot be opened: " : "no file can be made there: ") + reason);
   }
-  const bool is_locked = flock(fd_.get(), LOCK_EX | LOCK_NB) == 0;
-  // NFS wants to write what it locks. Other errors mean that the file system knows no locks.
-  if (!is_locked && errno == EBADF) {
+  const int error = flock(fd_.get(), LOCK_EX | LOCK_NB) == 0 ? 0 : errno;
+  if (error == EBADF) {  // NFS wants to write what it locks
     fail(".lock cannot be locked: it is another user's, and can only be read");
   }
-  if (!is_locked && errno == EWOULDBLOCK) {
+  if (error == EWOULDBLOCK) {
     fail(describe_holder(fd_) +
          " is writing there: another job, or another rank of this one, of which only rank 0 makes "
          "a CheckpointWriter");
+  }
+  if (error != 0) {
+    logging::warning("[directory_lock] " + directory.string() +
+                     ": this file system has no locks (" + error_text(error) +
+                     "): only one job at a time may write there, and a second one would not be "
+                     "noticed");
   }
   try {
     const AtomicFile probe(directory / kDirectoryProbeName);  // removed at once

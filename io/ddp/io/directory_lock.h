@@ -16,7 +16,7 @@ inline constexpr std::string_view kDirectoryProbeName = "probe";
 // An exclusive lock for writing in a directory, which one object in all processes can hold; it ends
 // with the process at the latest. It is a flock() of the file `.lock` there, so it works between
 // hosts if the file system passes these on for files, as NFS does. On a file system without locks,
-// every object gets it.
+// every object gets it, and logs a warning.
 class DirectoryLock {
  public:
   // Throws FileError if another object holds the lock, or if no file can be created there.
