@@ -23,6 +23,7 @@
 #include "support/file_size_limit.h"
 #include "support/files.h"
 #include "support/run_ranks.h"
+#include "support/stderr_capture.h"
 
 namespace fs = std::filesystem;
 using Catch::Matchers::Contains;
@@ -282,6 +283,29 @@ TEST_CASE("without a list the order follows from the names", "[checkpoint][direc
   for (const char* end : {"\n", "\r\n"}) {
     write_bytes(directory / "latest", std::string("model_epoch_9.safetensors") + end);
     CHECK(newest_value(directory.path()) == 9);
+  }
+}
+
+// As after a bit of the newest one's number has changed.
+TEST_CASE("a list with a name twice is none, and no file that is kept is removed",
+          "[checkpoint][directory][damage]") {
+  const TemporaryDirectory directory;
+  CheckpointDirectory writer({.path = directory.path()});
+  for (const int epoch : {1, 2, 3}) save(writer, epoch);
+  std::string list = bytes_of(directory / "latest");
+  list[list.find('3')] ^= 1;
+  write_bytes(directory / "latest", list);
+  const ddp::test::StderrCapture log;
+  CheckpointDirectory reader({.path = directory.path()});
+  CHECK_THAT(log.text(), Contains((directory / "latest").string() +
+                                  " is not a list of checkpoints: using the names of the files "
+                                  "there instead"));
+  CHECK(value_in(reader.load_newest().value().path) == 3);
+  save(reader, 4);
+  CHECK(bytes_of(directory / "latest") ==
+        "model_epoch_4.safetensors\nmodel_epoch_3.safetensors\nmodel_epoch_2.safetensors\n");
+  for (const CheckpointName& name : reader.names()) {
+    CHECK(value_in(directory / to_string(name)) == static_cast<float>(name.epochs));
   }
 }
 

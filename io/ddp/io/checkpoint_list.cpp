@@ -7,6 +7,7 @@
 #include <array>
 #include <charconv>
 #include <functional>
+#include <set>
 #include <span>
 #include <sstream>
 #include <string>
@@ -53,14 +54,16 @@ std::string read_list(const std::filesystem::path& path) try {
   std::throw_with_nested(FileError(path.string()));
 }
 
-// Returns nothing if a line is not a checkpoint's name.
+// Returns nothing if a line is not a checkpoint's name, or the same as another line: one of the two
+// was another name then, and a file that is kept would be removed as an old one.
 std::optional<std::vector<CheckpointName>> parse_list(std::string text) {
   std::istringstream lines(std::move(text));
   std::vector<CheckpointName> names;
+  std::set<CheckpointName> seen;
   for (std::string line; std::getline(lines, line);) {
     if (line.ends_with('\r')) line.pop_back();  // an editor's
     const auto name = parse_checkpoint_name(line);
-    if (!name) return std::nullopt;
+    if (!name || !seen.insert(*name).second) return std::nullopt;
     names.push_back(*name);
   }
   if (names.empty()) return std::nullopt;

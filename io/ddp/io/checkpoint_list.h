@@ -2,7 +2,7 @@
 //
 // The names of a training's checkpoints, and the file that lists them:
 //
-//   latest := (NAME "\n")+
+//   latest := (NAME "\n")+        no name twice
 //   NAME   := "model_epoch_" EPOCHS ".safetensors"
 //           | "model_epoch_" EPOCHS "_step_" STEPS ".safetensors"
 //
