@@ -8,6 +8,7 @@
 // DIR/masks.
 #include <algorithm>
 #include <cmath>
+#include <csignal>
 #include <cstdio>
 #include <cxxopts.hpp>
 #include <exception>
@@ -171,5 +172,6 @@ int run(int argc, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  std::signal(SIGXFSZ, SIG_IGN);  // what exceeds `ulimit -f` is an error, as on a full disk
   return run_tool("make_crack_set", [&] { return run(argc, argv); });
 }

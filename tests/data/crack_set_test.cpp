@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <filesystem>
+#include <utility>
 #include <vector>
 
 #include "ddp/data/image_mask_folder.h"
@@ -59,6 +60,19 @@ TEST_CASE("make_crack_set refuses a folder without a name", "[data][cracks]") {
   ChildProcess program({DDP_MAKE_CRACK_SET_PATH, "--out", "", "--count", "1"});
   CHECK(program.wait() == 2);
   CHECK(program.err() == "make_crack_set: --out is empty (--help lists the flags)\n");
+}
+
+TEST_CASE("make_crack_set names the file that a limit of the file size does not allow",
+          "[data][cracks]") {
+  for (const auto& [blocks, file] :
+       {std::pair("0", "SYNTHETIC.txt"), std::pair("1", "images/synthetic_000000.png")}) {
+    const TemporaryDirectory directory;
+    ChildProcess program({"/bin/sh", "-c",
+                          "ulimit -f " + std::string(blocks) + " && exec \"$0\" \"$@\"",
+                          DDP_MAKE_CRACK_SET_PATH, "--out", directory.path()});
+    CHECK(program.wait() == 1);
+    CHECK_THAT(program.err(), Catch::Contains((directory / file).string() + ": cannot be written"));
+  }
 }
 
 TEST_CASE("make_crack_set does not mix two sets", "[data][cracks]") {

@@ -307,7 +307,7 @@ TEST_CASE("a PNG that cannot be written whole leaves no part of a file", "[data]
   const TemporaryDirectory directory;
   std::filesystem::create_symlink("target.png", directory / "link.png");
   ddp::test::check_in_child([&] {
-    ::signal(SIGXFSZ, SIG_IGN);
+    ::signal(SIGXFSZ, SIG_DFL);
     const rlimit limit{.rlim_cur = 60, .rlim_max = 60};
     ::setrlimit(RLIMIT_FSIZE, &limit);
     bool is_good = true;

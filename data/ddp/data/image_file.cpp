@@ -11,6 +11,7 @@
 #include <stdexcept>
 
 #include "ddp/base/error.h"
+#include "ddp/base/system/no_write_signals.h"
 #include "ddp/base/system/regular_file.h"
 #include "ddp/data/image_codecs.h"
 
@@ -129,6 +130,7 @@ void write_png(const fs::path& path, const Image& image) {
                                             image.channels));
   }
   const std::string bytes = encoded(path, image);
+  const NoWriteSignals guard;
   errno = 0;
   std::ofstream file(path, std::ios::binary);
   const bool is_open = file.is_open();
