@@ -362,6 +362,13 @@ TEST_CASE("a directory that cannot be made is named", "[checkpoint][directory][d
   write_bytes(directory / "file", "");
   CHECK_THAT(error_of([&] { const CheckpointDirectory below({.path = directory / "file/below"}); }),
              Contains("cannot create the directory " + (directory / "file/below").string()));
+  const fs::path link = directory / "link";
+  fs::create_symlink("/no/such/disk", link);
+  for (const fs::path& path : {link, link / "", link / "run/1"}) {
+    CHECK(error_of([&] { const CheckpointDirectory nowhere({.path = path}); }) ==
+          "[checkpoint] cannot create the directory " + path.string() + ": " + link.string() +
+              " is a link to /no/such/disk, which does not exist");
+  }
 }
 
 TEST_CASE("the next save removes what killed processes left", "[checkpoint][directory][disk]") {

@@ -21,12 +21,24 @@ namespace {
 
 constexpr const char* kBest = "model_best.safetensors";
 
+// A part of the path may be a link to nothing, of which the system says only that it exists.
+std::string why_not_made(std::filesystem::path path, const std::error_code& error) {
+  for (; path.has_relative_path(); path = path.parent_path()) {
+    std::error_code failed;
+    if (std::filesystem::exists(path, failed) || failed) continue;
+    const std::filesystem::path target = std::filesystem::read_symlink(path, failed);
+    if (!failed)
+      return path.string() + " is a link to " + target.string() + ", which does not exist";
+  }
+  return error.message();
+}
+
 void make_directory(const std::filesystem::path& path) {
   std::error_code error;
   std::filesystem::create_directories(path, error);
   if (error) {
     throw FileError("[checkpoint] cannot create the directory " + path.string() + ": " +
-                    error.message());
+                    why_not_made(path, error));
   }
 }
 
