@@ -124,6 +124,16 @@ TEST_CASE("gather refuses what does not fit", "[data][images]") {
                   std::invalid_argument);
 }
 
+TEST_CASE("a Fashion-MNIST file without images is named", "[data][fashion_mnist]") {
+  const TemporaryDirectory directory;
+  const std::string images = directory / "train-images-idx3-ubyte";
+  write_bytes(images, idx({0, 28, 28}, ""));
+  write_bytes(directory / "train-labels-idx1-ubyte", idx({0}, ""));
+  CHECK_THAT(
+      error_of([&] { (void)ddp::load_fashion_mnist(ddp::DataSplit::kTrain, directory.path()); }),
+      Catch::EndsWith(": " + images + ": has no images"));
+}
+
 TEST_CASE("Fashion-MNIST comes from any directory with its files", "[data][fashion_mnist]") {
   const TemporaryDirectory directory;
   write_bytes(directory / "train-images-idx3-ubyte", idx({2, 1, 2}, std::string(4, '\0')));

@@ -24,7 +24,6 @@ fs::path default_directory() {
 }
 
 void check_labels(const fs::path& path, const IdxArray& labels, std::int64_t images) {
-  if (images == 0) throw FileError(fmt::format("{}: belongs to no image at all", path.string()));
   if (labels.shape[0] != images) {
     throw FileError(
         fmt::format("{}: holds {} labels for {} images", path.string(), labels.shape[0], images));
@@ -38,7 +37,9 @@ void check_labels(const fs::path& path, const IdxArray& labels, std::int64_t ima
 
 ImageDataset load(const fs::path& directory, const std::string& prefix) {
   const fs::path label_path = plain_or_gzipped(directory / (prefix + "-labels-idx1-ubyte"));
-  IdxArray images = read_idx(plain_or_gzipped(directory / (prefix + "-images-idx3-ubyte")), 3);
+  const fs::path image_path = plain_or_gzipped(directory / (prefix + "-images-idx3-ubyte"));
+  IdxArray images = read_idx(image_path, 3);
+  if (images.shape[0] == 0) throw FileError(image_path.string() + ": has no images");
   IdxArray labels = read_idx(label_path, 1);
   check_labels(label_path, labels, images.shape[0]);
   return ImageDataset({.shape = {1, images.shape[1], images.shape[2]},
