@@ -498,6 +498,22 @@ TEST_CASE("a loader with bad options or without start() is an error", "[data][lo
   CHECK_THROWS_AS(DataLoader(dataset, {.prefetch = -2}), std::invalid_argument);
 }
 
+TEST_CASE("what a dataset throws that is no std::exception is named", "[data][loader]") {
+  const auto error = [](const HookedDataset::Hook& hook) {
+    const HookedDataset dataset(4, hook);
+    DataLoader loader(dataset, {});
+    loader.start(in_order(4));
+    return error_of([&] { (void)loader.next(); });
+  };
+  const std::string sample = "[dataset] cannot read sample 0 of 4 in epoch 0, where read() threw ";
+  CHECK_THAT(error([](std::int64_t) { throw std::string("no a.png"); }),
+             Catch::StartsWith(sample + "a std::string, \"no a.png\""));
+  CHECK_THAT(error([](std::int64_t) { throw "no b.png"; }),
+             Catch::StartsWith(sample + "a const char*, \"no b.png\""));
+  CHECK_THAT(error([](std::int64_t) { throw std::vector<int>(); }),
+             Catch::StartsWith(sample + "an object of the type std::vector<int"));
+}
+
 TEST_CASE("a batch whose bytes cannot be counted is refused", "[data][loader]") {
   const auto error = [](const ShapesOnly& dataset) {
     return error_of([&] { DataLoader(dataset, {}).start(in_order(dataset.size())); });

@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: MIT
 #include "ddp/data/dataset.h"
 
+#include <cxxabi.h>
 #include <fmt/format.h>
 
+#include <cstdlib>
 #include <exception>
+#include <memory>
 #include <stdexcept>
 #include <string>
+#include <typeinfo>
 
 #include "ddp/base/error.h"
 
@@ -30,14 +34,30 @@ void check_gather(const Dataset& dataset, std::span<const std::int64_t> indices,
   check("labels", labels, dataset.label_shape(), dataset.label_dtype(inputs.dtype));
 }
 
-// The usual mistake of a program is another type than read() writes.
+// Of the exception that is being handled.
+std::string name_of_type() {
+  const std::type_info* const type = abi::__cxa_current_exception_type();
+  if (type == nullptr) return "unknown";
+  const std::unique_ptr<char, decltype(&std::free)> name(
+      abi::__cxa_demangle(type->name(), nullptr, nullptr, nullptr), &std::free);
+  return name ? name.get() : type->name();
+}
+
+// The usual mistake of a program is another type than read() writes. And describe() knows nothing
+// of what is no std::exception.
 std::string hint(const std::exception_ptr& error, DType dtype) {
   try {
     std::rethrow_exception(error);
   } catch (const std::logic_error&) {
     return fmt::format(", its inputs as {} (DataLoaderOptions::dtype)", to_string(dtype));
-  } catch (...) {
+  } catch (const std::exception&) {
     return "";
+  } catch (const std::string& text) {
+    return fmt::format(", where read() threw a std::string, \"{}\"", text);
+  } catch (const char* text) {
+    return fmt::format(", where read() threw a const char*, \"{}\"", text);
+  } catch (...) {
+    return ", where read() threw an object of the type " + name_of_type();
   }
 }
 
