@@ -48,6 +48,9 @@ class SlowFile {
   bool is_slow_;
 };
 
+// A save looks whether somebody still writes a file of such a name.
+constexpr const char* kOrphan = "model_epoch_9.safetensors.tmp.1.0";
+
 // Runs a job of two ranks that opens the file, which takes twice as long as a rank waits in a
 // collective.
 void check_that_ranks_wait_for(const std::string& name) {
@@ -78,6 +81,22 @@ TEST_CASE("the other ranks wait while rank 0 opens the checkpoint directory", "[
 
 TEST_CASE("the other ranks wait while rank 0 saves before --max-steps ends the job",
           "[resume][disk]") {
-  // The save looks whether somebody still writes it.
-  check_that_ranks_wait_for("model_epoch_9.safetensors.tmp.1.0");
+  check_that_ranks_wait_for(kOrphan);
+}
+
+TEST_CASE("ranks that wait in vain for a rank that saves are told so", "[resume][disk]") {
+  const TemporaryDirectory set;
+  ddp::test::write_fashion_mnist(set.path(), {.train = 600, .test = 100});
+  const ResumableJob training(2);
+  std::filesystem::create_directory(training.file("c"));
+  SlowFile slow(training.file(std::string("c/") + kOrphan));
+  if (!slow.is_slow()) {
+    WARN("SKIPPED: no leases on this file system");
+    return;
+  }
+  ChildProcess job(training.command({"--data-dir", set.path(), "--checkpoint-every", "1"}),
+                   {.environment = {{"DDP_TIMEOUT", "2"}}});
+  CHECK(job.wait(60s) == 1);
+  CHECK_THAT(job.err(), Contains(", outside the library, saving ") &&
+                            Contains("/c/model_epoch_0_step_1.safetensors for "));
 }

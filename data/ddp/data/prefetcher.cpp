@@ -9,6 +9,7 @@
 #include <string>
 #include <utility>
 
+#include "ddp/base/busy_with.h"
 #include "ddp/base/error.h"
 #include "ddp/base/log.h"
 #include "ddp/base/threads/background_thread.h"
@@ -91,8 +92,11 @@ void Prefetcher::wait(std::int64_t step) {
                            " released");
   }
   const Slot& awaited = slot(step);
-  if (threads_.empty() && !awaited.done) run_next(lock);
-  has_ended_.wait(lock, [&] { return awaited.done; });
+  if (!awaited.done) {
+    const BusyWith busy("loading data");
+    if (threads_.empty()) run_next(lock);
+    has_ended_.wait(lock, [&] { return awaited.done; });
+  }
   if (!awaited.error) return;
   rethrown_ = awaited.error;
   std::rethrow_exception(rethrown_);

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "ddp/base/busy_with.h"
 #include "ddp/base/error.h"
 #include "ddp/io/crc32.h"
 
@@ -132,6 +133,7 @@ void save_checkpoint(const std::filesystem::path& path, std::span<const NamedBuf
 }
 
 Safetensors load_checkpoint(const std::filesystem::path& path) {
+  const BusyWith busy("loading " + path.string());
   Safetensors loaded = load_safetensors(path);
   verify(path, loaded);
   return loaded;

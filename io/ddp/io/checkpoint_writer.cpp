@@ -7,6 +7,7 @@
 #include <string>
 #include <utility>
 
+#include "ddp/base/busy_with.h"
 #include "ddp/base/error.h"
 #include "ddp/base/log.h"
 #include "ddp/base/threads/background_thread.h"
@@ -33,6 +34,7 @@ CheckpointWriter::~CheckpointWriter() {
 void CheckpointWriter::save(CheckpointInfo info, std::span<const NamedBuffer> tensors,
                             Stream stream) {
   finish();
+  saving_ = (directory_.path() / to_string(info.name)).string();
   copy_.take(tensors, stream);
   thread_ = start_background_thread("ddp-checkpoint", [this, info = std::move(info)] {
     try {
@@ -56,7 +58,10 @@ void CheckpointWriter::check_lock(const CheckpointName& name) const {
 
 void CheckpointWriter::finish() {
   check_process();
-  if (thread_.joinable()) thread_.join();
+  if (thread_.joinable()) {
+    const BusyWith busy("saving " + saving_);
+    thread_.join();
+  }
   has_failed_.store(false, std::memory_order_relaxed);
   if (error_) std::rethrow_exception(std::exchange(error_, nullptr));
 }

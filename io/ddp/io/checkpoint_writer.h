@@ -6,6 +6,7 @@
 #include <atomic>
 #include <exception>
 #include <span>
+#include <string>
 #include <thread>
 
 #include "ddp/base/stream.h"
@@ -52,6 +53,7 @@ class CheckpointWriter {
   DirectoryLock lock_;
   pid_t process_;  // that has made it
   HostCopy copy_;
+  std::string saving_;                   // the file of the last save
   std::exception_ptr error_;             // set by the thread
   std::atomic<bool> has_failed_{false};  // error_ is set
   std::thread thread_;
