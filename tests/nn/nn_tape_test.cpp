@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "ddp/nn/models/mlp.h"
@@ -212,6 +213,28 @@ TEST_CASE("a tensor outlives the context whose pool it came from", "[nn]") {
   }
   for (double& value : survivor.buffer().as<double>()) value = 1;
   CHECK(survivor.buffer().as<double>()[3] == 1);
+}
+
+TEST_CASE("a tensor or variable that was moved from is empty", "[nn]") {
+  const auto expect_moved = [](const Tensor& from, const Tensor& to) {
+    CHECK(from.buffer().data == nullptr);
+    CHECK(from.count() == 0);
+    CHECK(from.shape() == Shape{0});
+    CHECK(to.count() == 6);
+    CHECK(to.shape() == Shape{2, 3});
+  };
+  Tensor first = Tensor::zeros({2, 3}, DType::kFloat32);
+  const Tensor copy = first;
+  Tensor second = std::move(first);
+  expect_moved(first, second);
+  Tensor third = Tensor::zeros({5}, DType::kFloat32);
+  third = std::move(second);
+  expect_moved(second, third);
+  CHECK(third.buffer().data == copy.buffer().data);
+  Variable variable(std::move(third));
+  expect_moved(third, variable.value());
+  const Variable taken = std::move(variable);
+  expect_moved(variable.value(), taken.value());
 }
 
 TEST_CASE("a validation on a recording tape causes a warning that nothing is freed", "[nn]") {

@@ -11,10 +11,19 @@
 namespace ddp::nn {
 
 // Contiguous elements with a shape. A Tensor is a handle: copies share the elements. The copies own
-// the memory together, or it is the caller's (view), who keeps it alive.
+// the memory together, or it is the caller's (view), who keeps it alive. One that was moved from is
+// empty, since it keeps nothing alive.
 class Tensor {
  public:
   Tensor() = default;
+  Tensor(const Tensor&) = default;
+  Tensor& operator=(const Tensor&) = default;
+  Tensor(Tensor&& other) noexcept { swap(other); }
+  Tensor& operator=(Tensor&& other) noexcept {
+    Tensor(std::move(other)).swap(*this);
+    return *this;
+  }
+  ~Tensor() = default;
   // Throws std::invalid_argument if buffer.count is not shape.count().
   Tensor(const Buffer& buffer, const Shape& shape, std::shared_ptr<void> storage);
 
@@ -35,6 +44,12 @@ class Tensor {
   [[nodiscard]] Tensor reshaped(const Shape& shape) const { return {buffer_, shape, storage_}; }
 
  private:
+  void swap(Tensor& other) noexcept {
+    std::swap(buffer_, other.buffer_);
+    std::swap(shape_, other.shape_);
+    storage_.swap(other.storage_);
+  }
+
   Buffer buffer_;
   Shape shape_{0};
   std::shared_ptr<void> storage_;
