@@ -459,6 +459,17 @@ TEST_CASE("the scale grows and shrinks like that of PyTorch's GradScaler", "[amp
     by_default.update(false);
   }
   CHECK(by_default.scale() == 131072);
+
+  constexpr double kSmallest = 0x1p-14;
+  nn::GradScaler smallest;
+  for (int step = 0; step < 200; ++step) smallest.update(true);
+  CHECK(smallest.scale() == kSmallest);
+  smallest.state()[0].value.buffer().as<double>()[0] = 1e-40;  // of an older checkpoint
+  CHECK(smallest.scale() == kSmallest);
+  smallest.update(true);
+  CHECK(smallest.scale() == kSmallest);
+  CHECK_THAT(error_of([] { nn::GradScaler({.initial_scale = kSmallest / 2}); }),
+             Catch::Contains("initial scale 0.000031"));
   CHECK(error_of([] { nn::GradScaler({.backoff_factor = 1}); }) ==
         "[nn] GradScaler: one of these options is not valid: initial scale 65536.000000, growth by "
         "2.000000 every 2000 steps, backoff by 1.000000");

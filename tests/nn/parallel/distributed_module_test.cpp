@@ -20,6 +20,7 @@
 #include "ddp/nn/optim/sgd.h"
 #include "support/differences.h"
 #include "support/groups.h"
+#include "support/stderr_capture.h"
 #include "support/two_layers.h"
 
 using namespace ddp;
@@ -356,6 +357,35 @@ TEST_CASE("a step without samples leaves the loss scale as it is", "[module]") {
     trainee.backward(0, 2);
     trainee.optimizer.step();
     expect(scaler.scale() == 2048, "two steps were taken");
+  });
+}
+
+TEST_CASE("gradients that no loss scale makes finite cause one warning", "[module]") {
+  const test::StderrCapture capture;
+  test::run_groups(Backend::kShm, 2, [&](ProcessGroup& group) {
+    Trainee trainee(group.shared_from_this(),
+                    {.unused = UnusedParameters::kZero, .non_finite = NonFinite::kSkip});
+    nn::GradScaler scaler({.initial_scale = 0x1p-12});
+    trainee.model.scale_losses(scaler);
+    const auto step = [&](double scale) {
+      trainee.backward(0, 2, true, scale);
+      trainee.optimizer.step();
+    };
+    const std::string warning = "finite with the smallest loss scale";
+    for (int skipped = 0; skipped < 2; ++skipped) step(NAN);
+    group.barrier().wait();
+    expect(capture.text().find(warning) == std::string::npos, "the scale became the smallest");
+    group.barrier().wait();
+    for (int skipped = 0; skipped < 3; ++skipped) step(NAN);
+    expect(scaler.scale() == 0x1p-14, "it stays the smallest");
+    group.barrier().wait();
+    const std::string text = capture.text();
+    const std::size_t found = text.find(warning);
+    expect(found != std::string::npos, "a warning: " + text);
+    expect(text.find(warning, found + 1) == std::string::npos, "only one: " + text);
+    const std::vector<double> before = trainee.values();
+    step(1);
+    expect(trainee.values() != before, "a good step is taken");
   });
 }
 

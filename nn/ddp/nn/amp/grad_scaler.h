@@ -20,17 +20,21 @@ struct GradScalerOptions {
 // loss by it, divides the gradients, and makes all ranks skip the same steps.
 class GradScaler {
  public:
-  // Throws std::invalid_argument unless scale, factors and interval are positive, float32 can hold
-  // the scale, the growth factor is finite and above 1, and the backoff factor below 1.
+  // Throws std::invalid_argument unless factors and interval are positive, the scale is at least
+  // 2^-14 and float32 can hold it, the growth factor is finite and above 1, and the backoff factor
+  // below 1.
   explicit GradScaler(const GradScalerOptions& options = {});
   GradScaler(const GradScaler&) = delete;  // a copy would share the state
   GradScaler& operator=(const GradScaler&) = delete;
 
-  [[nodiscard]] double scale() const { return scale_.buffer().as<double>()[0]; }
+  [[nodiscard]] double scale() const;
+  // Whether the scale is 2^-14. A step that overflows then has gradients that no scale makes
+  // finite.
+  [[nodiscard]] bool is_smallest() const;
 
-  // Call it after each step. After an overflow the scale is multiplied by backoff_factor; after
-  // growth_interval steps in a row without one by growth_factor, unless the result overflows
-  // float32.
+  // Call it after each step. After an overflow the scale is multiplied by backoff_factor, but never
+  // below 2^-14; after growth_interval steps in a row without one by growth_factor, unless the
+  // result overflows float32.
   void update(bool has_overflowed);
 
   // "scale" (float64) and "growth_tracker" (int64: steps since the last change), on the CPU; a

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "ddp/base/log.h"
 #include "ddp/buffer_ops/buffer_ops.h"
 
 namespace ddp::nn {
@@ -209,8 +210,17 @@ void DistributedModule::step(Optimizer& optimizer) {
   is_reduced_ = has_gradients();  // those left are for another optimizer
   const bool has_overflowed = !engine_.is_finite();
   if (std::exchange(scaler_is_due_, false) && (is_taken || has_overflowed)) {
+    if (has_overflowed) warn_of_smallest_scale();
     scaler_->update(has_overflowed);
   }
+}
+
+void DistributedModule::warn_of_smallest_scale() {
+  if (!scaler_->is_smallest() || std::exchange(has_warned_, true)) return;
+  if (engine_.group().rank() != 0) return;  // all ranks skip the same steps
+  logging::warning(
+      "[ddp] the gradients are not finite with the smallest loss scale either, so float16 is not "
+      "the reason: look at the loss, the data or the learning rate");
 }
 
 void DistributedModule::scale_losses(GradScaler& scaler) {

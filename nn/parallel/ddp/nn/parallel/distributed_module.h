@@ -115,8 +115,9 @@ class DistributedModule final : public Module, public GradientOwner {
 
   // From now on losses are multiplied by scaler.scale(), and gradients divided by it on their way
   // into the optimizer. A step that overflows on any rank is skipped on all of them, and all halve
-  // the scale. The first optimizer's step() updates the scale for the next backward(). The scaler
-  // must outlive this object and serve no other. Call this between steps; std::logic_error unless
+  // the scale. If it is the smallest already, rank 0 warns once: no scale will help. The first
+  // optimizer's step() updates the scale for the next backward(). The scaler must outlive this
+  // object and serve no other. Call this between steps; std::logic_error unless
   // DdpOptions::non_finite is kSkip.
   void scale_losses(GradScaler& scaler);
 
@@ -134,6 +135,7 @@ class DistributedModule final : public Module, public GradientOwner {
   [[nodiscard]] bool has_gradients() const;
   void take_use_from_engine();
   [[nodiscard]] const double* gradient_scale();
+  void warn_of_smallest_scale();
 
   Module& module_;
   Context& context_;
@@ -146,6 +148,7 @@ class DistributedModule final : public Module, public GradientOwner {
   GradScaler* scaler_ = nullptr;
   double loss_scale_ = 1;               // of the current gradients
   bool scaler_is_due_ = false;          // the scaler does not know of the current gradients yet
+  bool has_warned_ = false;             // of a scale that is the smallest
   Tensor unscale_;                      // used with a scaler: gradient_scale() points to it
   std::optional<ClippedNorm> clipped_;  // of the current gradients
   DistributedDataParallel engine_;
