@@ -174,6 +174,17 @@ TEMPLATE_TEST_CASE("adaptive windows cover an image evenly, backward and forward
   check_close(grad_x, expected_gradient<T>(sums, mode));
 }
 
+TEST_CASE("a mean over a large image is exact to float32's last bits", "[kernels][avg_pool2d]") {
+  constexpr std::size_t kSide = 1024;
+  Values<float> x(kSide * kSide, 0.1F), y(1);
+  ddp::cpu::avg_pool2d_forward(buffer_of(x), buffer_of(y),
+                               AdaptivePool2dShape{1, {kSide, kSide}, {1, 1}});
+  CHECK(y[0] == 0.1F);
+  ddp::cpu::avg_pool2d_forward(buffer_of(x), buffer_of(y),
+                               Pool2dShape{1, {kSide, kSide}, {kSide, kSide}, {1, 1}});
+  CHECK(y[0] == 0.1F);
+}
+
 TEMPLATE_TEST_CASE("upsample_nearest2d makes blocks, and sums gradients over them",
                    "[kernels][upsample]", float, double) {
   using T = TestType;

@@ -3,6 +3,7 @@
 
 #include "ddp/kernels/avg_pool2d.h"
 #include "ddp/kernels/detail/checks.h"
+#include "ddp/kernels/detail/wide_sums.h"
 #include "ddp/kernels/detail/window_axis.h"
 
 namespace ddp::cpu {
@@ -29,11 +30,42 @@ T sum_of(const T* plane, std::size_t width, const detail::Range& rows,
   return sum;
 }
 
+// For windows of many pixels: a sum over a whole image would lose digits in float32.
+template <class T>
+double wide_sum_of(const T* plane, std::size_t width, const detail::Range& rows,
+                   const detail::Range& columns) {
+  double sum = 0;
+  for (std::size_t r = rows.begin; r < rows.end; ++r) {
+    const T* const row = plane + r * width + columns.begin;
+    sum += detail::wide_sum(columns.size(), [=](std::size_t c) { return row[c]; });
+  }
+  return sum;
+}
+
 template <class T>
 void add_to(T* plane, std::size_t width, const detail::Range& rows, const detail::Range& columns,
             T summand) {
   for (std::size_t r = rows.begin; r < rows.end; ++r) {
     for (std::size_t c = columns.begin; c < columns.end; ++c) plane[r * width + c] += summand;
+  }
+}
+
+// The most pixels that a window covers.
+std::size_t most_pixels(const Pool2dShape& shape) { return shape.kernel.count(); }
+std::size_t most_pixels(const AdaptivePool2dShape& shape) {
+  return (shape.input.height / shape.windows.height + 1) *
+         (shape.input.width / shape.windows.width + 1);
+}
+
+// Inlined, it makes gcc 12 compile the loop over small windows to code that is a tenth slower.
+template <class T, class Shape>
+[[gnu::noinline]] void write_wide_means(const T* plane, T* target, const Shape& shape) {
+  const auto axes = detail::axes_of(shape);
+  for (std::size_t p = 0; p < shape.planes; ++p, plane += shape.input.count()) {
+    for_each_window(axes, [&](auto rows, auto columns, std::size_t divisor) {
+      const double sum = wide_sum_of(plane, shape.input.width, rows, columns);
+      *target++ = static_cast<T>(sum / static_cast<double>(divisor));
+    });
   }
 }
 
@@ -45,6 +77,8 @@ void forward(const Buffer& x, const Buffer& y, const Shape& shape) {
     using T = decltype(element);
     const T* plane = static_cast<const T*>(x.data);
     T* target = static_cast<T*>(y.data);
+    constexpr std::size_t kFewPixels = 64;
+    if (most_pixels(shape) > kFewPixels) return write_wide_means(plane, target, shape);
     for (std::size_t p = 0; p < shape.planes; ++p, plane += shape.input.count()) {
       for_each_window(axes, [&](auto rows, auto columns, std::size_t divisor) {
         *target++ = sum_of(plane, shape.input.width, rows, columns) / static_cast<T>(divisor);
