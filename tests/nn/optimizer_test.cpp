@@ -502,3 +502,14 @@ TEST_CASE("the linear scaling rule multiplies the rate as the batch grows", "[op
         "[nn] scaled_learning_rate: the global batch is 0 and the reference batch 256, but both "
         "must be positive");
 }
+
+TEST_CASE("a null pointer in place of a parameter is refused by name", "[optim]") {
+  Context context;
+  Parameter* const none[] = {nullptr};
+  CHECK(error_of([&] { WeightAverage(context, none); }) ==
+        "[nn] a WeightAverage's parameter is a null pointer");
+  CHECK(error_of([&] { static_cast<void>(clip_grad_norm(context, none, 1)); }) ==
+        "[nn] clip_grad_norm's parameter is a null pointer");
+  CHECK(error_of([&] { static_cast<void>(split_by_decay(none)); }) ==
+        "[nn] split_by_decay's parameter is a null pointer");
+}

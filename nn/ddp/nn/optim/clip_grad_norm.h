@@ -24,7 +24,8 @@ struct ClippedNorm {
 // quotient, so the optimizer's step uses clipped gradients; ddp/kernels/grad_norm.h gives the
 // formula. With the scale of a DistributedDataParallel, the norm is that of the mean gradient and
 // equal on all ranks. Parameters without a gradient count as zeros. `grad_scale` is memory of the
-// context's device. Throws std::invalid_argument unless max_norm > 0.
+// context's device. Throws std::invalid_argument unless max_norm > 0, and if a parameter is a null
+// pointer.
 [[nodiscard]] ClippedNorm clip_grad_norm(Context& context, std::span<Parameter* const> parameters,
                                          double max_norm, const double* grad_scale = nullptr);
 

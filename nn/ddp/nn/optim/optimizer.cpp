@@ -6,6 +6,8 @@
 #include <string>
 #include <unordered_map>
 
+#include "ddp/nn/optim/null_pointers.h"
+
 namespace ddp::nn {
 
 void Optimizer::step() {
@@ -50,9 +52,7 @@ double Optimizer::checked_rate(double learning_rate) {
 }
 
 void Optimizer::check_group(std::span<Parameter* const> parameters) const {
-  if (std::ranges::find(parameters, nullptr) != parameters.end()) {
-    throw std::invalid_argument("[nn] an optimizer's parameter is a null pointer");
-  }
+  refuse_null_pointers("an optimizer", parameters);
   for (const Parameter* parameter : parameters) {
     const Buffer &own = parameter->value().buffer(), &first = parameters.front()->value().buffer();
     if (own.device != context_.device()) {
@@ -89,6 +89,7 @@ void Optimizer::check_parameters() const {
 }
 
 DecaySplit split_by_decay(std::span<Parameter* const> parameters) {
+  refuse_null_pointers("split_by_decay", parameters);
   DecaySplit split;
   for (Parameter* parameter : parameters) {
     const bool decays = parameter->value().shape().rank() > 1;

@@ -7,6 +7,7 @@
 
 #include "ddp/buffer_ops/buffer_ops.h"
 #include "ddp/kernels/binary.h"
+#include "ddp/nn/optim/null_pointers.h"
 
 namespace ddp::nn {
 
@@ -20,6 +21,7 @@ WeightAverage::WeightAverage(Context& context, std::span<Parameter* const> param
     throw std::invalid_argument("[nn] the decay of a WeightAverage is " + std::to_string(*decay_) +
                                 ", expected 0 to 1");
   }
+  refuse_null_pointers("a WeightAverage", parameters);
   for (const Parameter* parameter : parameters_) {
     const Tensor& value = parameter->value();
     averages_.push_back(Tensor::zeros(value.shape(), value.dtype(), value.device()));

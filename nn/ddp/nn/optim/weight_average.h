@@ -28,7 +28,8 @@ struct WeightAverageOptions {
 
 class WeightAverage {
  public:
-  // The context and the parameters must outlive it. std::invalid_argument unless 0 <= decay <= 1.
+  // The context and the parameters must outlive it. std::invalid_argument unless 0 <= decay <= 1,
+  // and if a parameter is a null pointer.
   WeightAverage(Context& context, std::span<Parameter* const> parameters,
                 const WeightAverageOptions& options = {});
   WeightAverage(const WeightAverage&) = delete;  // a copy would share the state
