@@ -5,13 +5,21 @@
 #include <cstdint>
 #include <limits>
 #include <random>
+#include <string>
 #include <vector>
 
+#include "ddp/kernels/avg_pool2d.h"
 #include "ddp/kernels/bias.h"
+#include "ddp/kernels/binary.h"
 #include "ddp/kernels/channel_moments.h"
+#include "ddp/kernels/columns.h"
+#include "ddp/kernels/conv2d.h"
 #include "ddp/kernels/cross_entropy.h"
+#include "ddp/kernels/gemm.h"
 #include "ddp/kernels/grad_norm.h"
 #include "ddp/kernels/sgd.h"
+#include "ddp/kernels/softmax.h"
+#include "ddp/kernels/transpose.h"
 #include "ddp/kernels/unary.h"
 #include "support/run_ranks.h"
 
@@ -248,6 +256,80 @@ TEST_CASE("kernels refuse operands of wrong sizes or dtypes", "[kernels]") {
           ddp::cpu::sgd_step({&tensor, 1}, {.momentum = 0.9}, nullptr);
         }) ==
         "[kernels] sgd_step: momentum_buffer is float32[0] on cpu, expected float64[3] on cpu");
+}
+
+TEST_CASE("kernels refuse operands without memory", "[kernels]") {
+  Doubles four(4);
+  const ddp::Buffer good = buffer_of(four), null{nullptr, 4, ddp::DType::kFloat64};
+  const auto expected = [](const std::string& kernel_and_operand) {
+    return "[kernels] " + kernel_and_operand +
+           " is float64[4] on cpu, but its address is a null pointer";
+  };
+  CHECK(error_of([&] { ddp::cpu::unary_forward(good, null, kRelu); }) ==
+        expected("unary_forward: y"));
+  CHECK(error_of([&] { ddp::cpu::unary_forward(null, good, kRelu); }) ==
+        expected("unary_forward: x"));
+  CHECK(error_of([&] { ddp::cpu::unary_backward(null, good, {good}, kRelu); }) ==
+        expected("unary_backward: the kept tensor"));
+  CHECK(error_of([&] { ddp::cpu::binary(null, good, {good}, {}); }) == expected("binary: a"));
+  CHECK(error_of([&] { ddp::cpu::variance_to_invstd(null, 0, good); }) ==
+        expected("variance_to_invstd: variance"));
+  const ddp::Buffer none{nullptr, 0, ddp::DType::kFloat64};
+  ddp::cpu::unary_forward(none, none, kRelu);
+}
+
+TEST_CASE("kernels refuse shapes whose elements cannot be counted", "[kernels]") {
+  constexpr std::size_t kMany = std::size_t{1} << 32U;
+  constexpr std::size_t kMost = std::size_t{1} << 60U;
+  const ddp::Buffer none{nullptr, 0};
+  const auto refuses = [](const auto& call, const std::string& shape) {
+    CHECK(error_of(call) ==
+          "[kernels] a shape of " + shape + " has more elements than there can be bytes of memory");
+  };
+  const std::string squared = "4294967296 x 4294967296";
+  refuses(
+      [&] {
+        ddp::cpu::softmax_forward(none, none, {kMany, kMany}, ddp::SoftmaxMask::kNone);
+      },
+      squared);
+  refuses([&] { ddp::cpu::gemm(none, none, none, {kMany, kMany, 0}, {}); }, squared);
+  refuses([&] { ddp::cpu::gemm_batched(none, none, none, {kMany, kMany, 0}, {}); }, squared);
+  refuses(
+      [&] {
+        ddp::cpu::transpose(none, {none}, {kMany, kMany, 1, 1, 1});
+      },
+      squared + " x 1 x 1 x 1");
+  refuses(
+      [&] {
+        ddp::cpu::avg_pool2d_forward(none, none, ddp::Pool2dShape{kMost, {4, 4}, {1, 1}, {1, 1}});
+      },
+      "1152921504606846976 x 16");
+  refuses(
+      [&] {
+        ddp::cpu::channel_moments(none, none, {kMost, 16, 1});
+      },
+      "1152921504606846976 x 16 x 1");
+  const auto backend = ddp::cpu::make_conv2d();
+  const ddp::Conv2dShape convolution{kMost, 1, 1, {4, 4}, {1, 1}};
+  refuses([&] { ddp::cpu::conv2d_forward(none, none, none, none, convolution, *backend); },
+          "1152921504606846976 x 1 x 16");
+  CHECK(MatrixShape{kMany, 0}.count() == 0);
+  CHECK(ddp::ChannelShape{kMany, kMany, 0}.count() == 0);
+}
+
+TEST_CASE("columns from beyond the end are refused, however many there are", "[kernels]") {
+  Doubles whole(16), part(4);
+  constexpr std::size_t kLast = std::numeric_limits<std::size_t>::max();
+  CHECK(error_of([&] {
+          ddp::cpu::take_columns(buffer_of(whole), {buffer_of(part)}, {{4, 4}, kLast, 1});
+        }) ==
+        "[kernels] take_columns: 1 columns from column 18446744073709551615 on are not "
+        "within 4");
+  const ddp::Buffer none{nullptr, 0, ddp::DType::kFloat64};
+  CHECK_THAT(error_of([&] {
+               ddp::cpu::take_columns(buffer_of(whole), {none}, {{4, 4}, 1, kLast / 4 + 1});
+             }),
+             Catch::Contains("4611686018427387904 columns from column 1 on are not within 4"));
 }
 
 TEST_CASE("a norm is not negative, even if the gradients' factor is", "[kernels]") {

@@ -37,8 +37,8 @@ void bias_grad(const Buffer& grad_y, const GradientTarget& grad_bias, MatrixShap
     using T = decltype(element);
     const T* const elements = static_cast<const T*>(grad_y.data);
     std::vector<double> of_columns(shape.columns);
-    detail::vectorised([=, sums = of_columns.data()] {
-      for (std::size_t offset = 0; offset < shape.count(); offset += shape.columns) {
+    detail::vectorised([=, sums = of_columns.data(), count = grad_y.count] {
+      for (std::size_t offset = 0; offset < count; offset += shape.columns) {
         detail::write_each(sums, WriteMode::kAccumulate, shape.columns, [=](std::size_t c) {
           return static_cast<double>(elements[offset + c]);
         });

@@ -15,7 +15,9 @@
 
 namespace ddp {
 
-[[nodiscard]] constexpr std::size_t moments_count(std::size_t channels) { return 2 * channels + 1; }
+[[nodiscard]] constexpr std::size_t moments_count(std::size_t channels) {
+  return element_count({2, channels}) + 1;
+}
 
 // Averages over the batches so far; mean and variance have one element per channel.
 struct RunningStatistics {

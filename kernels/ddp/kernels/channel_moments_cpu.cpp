@@ -97,6 +97,7 @@ void track_statistics(const Buffer& moments, std::optional<double> momentum,
 }
 
 void variance_to_invstd(const Buffer& variance, double eps, const Buffer& invstd) {
+  detail::require_memory("variance_to_invstd", "variance", variance);
   detail::require("variance_to_invstd", "invstd", invstd, variance);
   detail::dispatch_float("variance_to_invstd", variance.dtype, [&](auto element) {
     using T = decltype(element);

@@ -11,7 +11,7 @@
 
 namespace ddp {
 
-// Columns [first, first + count) of a matrix; the caller keeps the range inside.
+// Columns [first, first + count) of a matrix; std::invalid_argument if it does not have them.
 struct ColumnRange {
   MatrixShape whole;
   std::size_t first = 0;

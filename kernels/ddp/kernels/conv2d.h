@@ -43,10 +43,14 @@ struct Conv2dShape {
   }
 
   // Numbers of elements of the operands.
-  [[nodiscard]] std::size_t x_count() const { return batch * in_channels * input.count(); }
-  [[nodiscard]] std::size_t y_count() const { return batch * out_channels * output().count(); }
+  [[nodiscard]] std::size_t x_count() const {
+    return element_count({batch, in_channels, input.count()});
+  }
+  [[nodiscard]] std::size_t y_count() const {
+    return element_count({batch, out_channels, output().count()});
+  }
   [[nodiscard]] std::size_t weight_count() const {
-    return out_channels * (in_channels / groups) * kernel.count();
+    return element_count({out_channels, in_channels / groups, kernel.count()});
   }
 
   friend bool operator==(const Conv2dShape&, const Conv2dShape&) = default;

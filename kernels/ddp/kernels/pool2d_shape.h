@@ -20,8 +20,8 @@ struct Pool2dShape {
   // Throws std::invalid_argument if a stride is 0, the kernel is larger than the padded input, or
   // the padding is more than half of the kernel.
   [[nodiscard]] Size2d output() const;
-  [[nodiscard]] std::size_t x_count() const { return planes * input.count(); }
-  [[nodiscard]] std::size_t y_count() const { return planes * output().count(); }
+  [[nodiscard]] std::size_t x_count() const { return element_count({planes, input.count()}); }
+  [[nodiscard]] std::size_t y_count() const { return element_count({planes, output().count()}); }
 };
 
 // As many windows as y has pixels. Of n windows over a length l, window i is [floor(i * l / n),
@@ -33,8 +33,8 @@ struct AdaptivePool2dShape {
 
   // Throws std::invalid_argument if there are windows but no pixels, or pixels but no windows.
   [[nodiscard]] Size2d output() const;
-  [[nodiscard]] std::size_t x_count() const { return planes * input.count(); }
-  [[nodiscard]] std::size_t y_count() const { return planes * output().count(); }
+  [[nodiscard]] std::size_t x_count() const { return element_count({planes, input.count()}); }
+  [[nodiscard]] std::size_t y_count() const { return element_count({planes, output().count()}); }
 };
 
 }  // namespace ddp

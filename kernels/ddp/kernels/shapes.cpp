@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "ddp/kernels/shapes.h"
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include <stdexcept>
 
@@ -10,6 +10,12 @@ namespace ddp {
 void Extent::refuse(std::ptrdiff_t size) {
   throw std::invalid_argument(
       fmt::format("[kernels] a shape or size of {}: it cannot be negative", size));
+}
+
+void refuse_element_count(std::initializer_list<std::size_t> sizes) {
+  throw std::invalid_argument(
+      fmt::format("[kernels] a shape of {} has more elements than there can be bytes of memory",
+                  fmt::join(sizes, " x ")));
 }
 
 void Size2d::refuse(std::size_t height, std::size_t width) {

@@ -4,6 +4,8 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <initializer_list>
+#include <limits>
 
 #include "ddp/base/buffer.h"
 
@@ -27,12 +29,30 @@ class Extent {
   std::size_t size_;
 };
 
+// Throws std::invalid_argument that names the sizes.
+[[noreturn]] void refuse_element_count(std::initializer_list<std::size_t> sizes);
+
+// The product of the sizes of a shape, which is its number of elements. Throws
+// std::invalid_argument if their bytes cannot be counted.
+[[nodiscard]] constexpr std::size_t element_count(std::initializer_list<std::size_t> sizes) {
+  constexpr std::size_t kMost = std::numeric_limits<std::size_t>::max() / sizeof(double);
+  for (const std::size_t size : sizes) {
+    if (size == 0) return 0;
+  }
+  std::size_t count = 1;
+  for (const std::size_t size : sizes) {
+    if (size > kMost / count) refuse_element_count(sizes);
+    count *= size;
+  }
+  return count;
+}
+
 // A contiguous row-major matrix; for activations, a row is a sample.
 struct MatrixShape {
   std::size_t rows = 0;
   std::size_t columns = 0;
 
-  [[nodiscard]] constexpr std::size_t count() const { return rows * columns; }
+  [[nodiscard]] constexpr std::size_t count() const { return element_count({rows, columns}); }
 };
 
 // A contiguous batch whose samples are channels of equal size: n x channels x height x width, or n
@@ -42,7 +62,9 @@ struct ChannelShape {
   std::size_t channels = 0;
   std::size_t plane = 1;  // elements of one channel of one sample
 
-  [[nodiscard]] constexpr std::size_t count() const { return batch * channels * plane; }
+  [[nodiscard]] constexpr std::size_t count() const {
+    return element_count({batch, channels, plane});
+  }
   [[nodiscard]] constexpr std::size_t per_channel() const { return batch * plane; }
 };
 

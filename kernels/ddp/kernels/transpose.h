@@ -19,7 +19,7 @@ struct TransposeShape {
   std::size_t inner = 1;
 
   [[nodiscard]] constexpr std::size_t count() const {
-    return outer * first * middle * second * inner;
+    return element_count({outer, first, middle, second, inner});
   }
   // That of y.
   [[nodiscard]] constexpr TransposeShape transposed() const {

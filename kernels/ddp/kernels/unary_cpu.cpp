@@ -8,6 +8,7 @@
 namespace ddp::cpu {
 
 void unary_forward(const Buffer& x, const Buffer& y, const UnaryFunction& f) {
+  detail::require_memory("unary_forward", "x", x);
   detail::require("unary_forward", "y", y, x);
   detail::dispatch_unary("unary_forward", x.dtype, f, [&](const auto& function, auto element) {
     using T = decltype(element);
@@ -22,6 +23,7 @@ void unary_forward(const Buffer& x, const Buffer& y, const UnaryFunction& f) {
 
 void unary_backward(const Buffer& kept, const Buffer& grad_y, const GradientTarget& grad_x,
                     const UnaryFunction& f) {
+  detail::require_memory("unary_backward", "the kept tensor", kept);
   detail::require("unary_backward", "grad_y", grad_y, kept);
   detail::require("unary_backward", "grad_x", grad_x.buffer, kept);
   detail::dispatch_unary("unary_backward", kept.dtype, f, [&](const auto& function, auto element) {

@@ -18,8 +18,8 @@ struct Upsample2dShape {
 
   // Throws std::invalid_argument if a scale is 0.
   [[nodiscard]] Size2d output() const;
-  [[nodiscard]] std::size_t x_count() const { return planes * input.count(); }
-  [[nodiscard]] std::size_t y_count() const { return planes * output().count(); }
+  [[nodiscard]] std::size_t x_count() const { return element_count({planes, input.count()}); }
+  [[nodiscard]] std::size_t y_count() const { return element_count({planes, output().count()}); }
 };
 
 }  // namespace ddp

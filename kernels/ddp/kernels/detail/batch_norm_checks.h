@@ -74,11 +74,13 @@ inline void check_batch_norm_sums(const Buffer& x, const Buffer& grad_y, const B
 }
 
 inline void check_grad_of_channels(const char* kernel, const Buffer& sums, const Buffer& target) {
+  require_memory(kernel, "the target", target);
   require(kernel, "sums", sums, like(target, 2 * target.count, DType::kFloat64));
 }
 
 inline void check_batch_norm_terms(const Buffer& sums, const Buffer& n, const Buffer& invstd,
                                    const Buffer& terms) {
+  require_memory("batch_norm_terms", "invstd", invstd);
   require("batch_norm_terms", "sums", sums, like(invstd, 2 * invstd.count, DType::kFloat64));
   require("batch_norm_terms", "n", n, like(invstd, 1, DType::kFloat64));
   require("batch_norm_terms", "terms", terms, like(invstd, 2 * invstd.count));

@@ -52,6 +52,7 @@ void with_binary(const BinaryFunction& f, Run&& run) {
 }
 
 inline void check_binary(const Buffer& a, const Buffer& b, const Buffer& y) {
+  require_memory("binary", "a", a);
   require("binary", "b", b, a);
   require("binary", "y", y, a);
 }

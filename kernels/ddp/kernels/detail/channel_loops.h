@@ -16,7 +16,8 @@ namespace ddp::detail {
 // Calls f(offset) for each sample of a tensor whose planes have one element.
 template <class F>
 void for_each_sample(const ChannelShape& shape, const F& f) {
-  for (std::size_t offset = 0; offset < shape.count(); offset += shape.channels) f(offset);
+  const std::size_t count = shape.count();
+  for (std::size_t offset = 0; offset < count; offset += shape.channels) f(offset);
 }
 
 // Calls f(c, offset) for each plane, which is of channel c.

@@ -11,8 +11,12 @@ namespace ddp::detail {
 
 // Throws std::invalid_argument unless `buffer` has the count, dtype and device of `expected`
 // (whose address is ignored): "[kernels] relu_forward: y is float32[3] on cpu, expected float32[4]
-// on cpu".
+// on cpu". Calls require_memory(), too.
 void require(const char* kernel, const char* operand, const Buffer& buffer, const Buffer& expected);
+
+// For an operand that the others are compared with: throws std::invalid_argument if `buffer` has
+// elements, but no memory.
+void require_memory(const char* kernel, const char* operand, const Buffer& buffer);
 
 // `like` with another count, or another count and dtype; the expectation for require().
 [[nodiscard]] inline Buffer like(const Buffer& model, std::size_t count) {

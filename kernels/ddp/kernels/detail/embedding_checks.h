@@ -11,7 +11,7 @@ inline void check_embedding(const char* kernel, const Buffer& table, const Buffe
                             const Buffer& rows, MatrixShape shape) {
   require(kernel, "the table", table, like(table, shape.count()));
   require(kernel, "indices", indices, like(table, indices.count, DType::kInt64));
-  require(kernel, "y", rows, like(table, indices.count * shape.columns));
+  require(kernel, "y", rows, like(table, element_count({indices.count, shape.columns})));
 }
 
 }  // namespace ddp::detail

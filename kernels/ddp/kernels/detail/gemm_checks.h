@@ -8,26 +8,29 @@
 
 #include "ddp/kernels/detail/checks.h"
 #include "ddp/kernels/gemm.h"
+#include "ddp/kernels/shapes.h"
 
 namespace ddp::detail {
 
 inline void check_gemm(const Buffer& a, const Buffer& b, const Buffer& c, const GemmShape& shape) {
-  require("gemm", "c", c, like(c, shape.m * shape.n));
-  require("gemm", "a", a, like(c, shape.m * shape.k));
-  require("gemm", "b", b, like(c, shape.k * shape.n));
+  require("gemm", "c", c, like(c, element_count({shape.m, shape.n})));
+  require("gemm", "a", a, like(c, element_count({shape.m, shape.k})));
+  require("gemm", "b", b, like(c, element_count({shape.k, shape.n})));
 }
 
 inline void check_gemm_batched(const Buffer& a, const Buffer& b, const Buffer& c,
                                const GemmShape& shape) {
-  const std::size_t products = c.count / std::max<std::size_t>(1, shape.m * shape.n);
+  const std::size_t result = element_count({shape.m, shape.n});
+  const std::size_t products = c.count / std::max<std::size_t>(1, result);
   const auto expected = [&](const Buffer& operand, std::size_t matrix) {
     // How many results without elements there are, c does not tell.
-    const bool is_any = shape.m * shape.n == 0 && matrix > 0 && operand.count % matrix == 0;
-    return like(c, is_any || operand.count == matrix ? operand.count : products * matrix);
+    const bool is_any = result == 0 && matrix > 0 && operand.count % matrix == 0;
+    return like(
+        c, is_any || operand.count == matrix ? operand.count : element_count({products, matrix}));
   };
-  require("gemm_batched", "c", c, like(c, products * shape.m * shape.n));
-  require("gemm_batched", "a", a, expected(a, shape.m * shape.k));
-  require("gemm_batched", "b", b, expected(b, shape.k * shape.n));
+  require("gemm_batched", "c", c, like(c, products * result));
+  require("gemm_batched", "a", a, expected(a, element_count({shape.m, shape.k})));
+  require("gemm_batched", "b", b, expected(b, element_count({shape.k, shape.n})));
 }
 
 // BLAS libraries use int for sizes.
