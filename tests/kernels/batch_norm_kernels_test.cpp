@@ -3,6 +3,7 @@
 // Compares the kernels of batch norm with plain loops in float64.
 #include <catch2/catch.hpp>
 #include <cmath>
+#include <limits>
 #include <vector>
 
 #include "ddp/kernels/batch_norm.h"
@@ -132,4 +133,17 @@ TEMPLATE_TEST_CASE("batch_norm_grad_input equals the formula", "[kernels]", floa
   ddp::cpu::batch_norm_grad_input(buffer_of(run.x), buffer_of(run.grad_y), run.operands(true),
                                   buffer_of(terms), {buffer_of(grad_x), mode}, run.shape);
   check_close(grad_x, expected_gradient<T>(expected, mode));
+}
+
+TEST_CASE("an infinite input leaves the gradient of a batch norm in evaluation finite",
+          "[kernels]") {
+  const auto mode = GENERATE(WriteMode::kOverwrite, WriteMode::kAccumulate);
+  const ChannelShape shape = GENERATE(ChannelShape{2, 2, 1}, ChannelShape{1, 2, 2});
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  Doubles x{kInfinity, -kInfinity, 1, kInfinity}, grad_y{1, 2, 3, 4}, mean{1, 2}, invstd{3, 3};
+  Doubles grad_x = initial_gradient<double>(4, mode);
+  ddp::cpu::batch_norm_grad_input(buffer_of(x), buffer_of(grad_y),
+                                  {buffer_of(mean), buffer_of(invstd), {}}, {},
+                                  {buffer_of(grad_x), mode}, shape);
+  check_close(grad_x, expected_gradient<double>({3, 6, 9, 12}, mode));
 }

@@ -124,11 +124,20 @@ void batch_norm_grad_input(const Buffer& x, const Buffer& grad_y, const BatchNor
   detail::dispatch_float("batch_norm_grad_input", x.dtype, [&](auto element) {
     using T = decltype(element);
     const std::vector<T> all_scales = scales_of<T>(operands);
-    const std::vector<T> all_terms = values_or(terms, 2 * shape.channels, T{0});
-    const T* const elements = static_cast<const T*>(x.data);
+    const T* const scales = all_scales.data();
     const T* const gradients = static_cast<const T*>(grad_y.data);
+    T* const target = static_cast<T*>(grad_x.buffer.data);
+    if (terms.count == 0) {  // x is not read: an infinite one would give infinity * 0
+      const auto plain_value_of = [=](std::size_t c, std::size_t offset) {
+        return [incoming = gradients + offset, scale = scales[c]](std::size_t i) {
+          return scale * incoming[i];
+        };
+      };
+      return detail::write_channels(target, grad_x.mode, shape, plain_value_of);
+    }
+    const T* const elements = static_cast<const T*>(x.data);
     const T* const means = static_cast<const T*>(operands.mean.data);
-    const T *const scales = all_scales.data(), *const shifts = all_terms.data();
+    const T* const shifts = static_cast<const T*>(terms.data);
     const T* const slopes = shifts + shape.channels;
     const auto value_of = [=](std::size_t c, std::size_t offset) {
       return [in = elements + offset, incoming = gradients + offset, mean = means[c],
@@ -136,7 +145,7 @@ void batch_norm_grad_input(const Buffer& x, const Buffer& grad_y, const BatchNor
         return scale * (incoming[i] - shift - (in[i] - mean) * slope);
       };
     };
-    detail::write_channels(static_cast<T*>(grad_x.buffer.data), grad_x.mode, shape, value_of);
+    detail::write_channels(target, grad_x.mode, shape, value_of);
   });
 }
 
