@@ -2,10 +2,13 @@
 //
 // How modules are put together.
 #include <catch2/catch.hpp>
+#include <cmath>
 #include <string>
 #include <vector>
 
+#include "ddp/nn/modules/conv2d.h"
 #include "ddp/nn/modules/dropout.h"
+#include "ddp/nn/modules/embedding.h"
 #include "ddp/nn/modules/linear.h"
 #include "ddp/nn/modules/sequential.h"
 #include "ddp/nn/ops.h"
@@ -119,4 +122,26 @@ TEST_CASE("what a parent would not know cannot be added to its child", "[module]
              Contains("[nn] 'net.1.weight' is added to a module that is a child of another one"));
   CHECK(names_of(parent) == names_of(net));
   net.append(relu);  // has no parameters
+}
+
+// Equal names would mean equal masks.
+TEST_CASE("two dropouts of one name are refused, as two layers are", "[module]") {
+  Context context;
+  const Scope scope(context, DType::kFloat64, 0);
+  Dropout first(scope.child("drop")), second(scope.child("drop")), other(scope.child("other"));
+  Linear fc(scope.child("fc"), 1, 1), fc_again(scope.child("fc"), 1, 1);
+  Parent parent, inner;
+  parent.add(first);
+  parent.add(other);
+  parent.add(fc);
+  inner.add(second);
+  const std::string advice =
+      "': give each child a scope of its own, as in scope.child(\"fc2\"), and add it once";
+  CHECK(test::error_of([&] { parent.add(fc_again); }) ==
+        "[nn] two parameters are named 'fc.weight" + advice);
+  CHECK(test::error_of([&] { parent.add(second); }) ==
+        "[nn] two dropouts are named 'drop" + advice);
+  CHECK(test::error_of([&] { parent.add(inner); }) == "[nn] two dropouts are named 'drop" + advice);
+  CHECK(test::error_of([&] { parent.add(first); }) == "[nn] two dropouts are named 'drop" + advice);
+  CHECK(parent.modules() == std::vector<Module*>{&parent, &first, &other, &fc});
 }

@@ -54,6 +54,12 @@ void Module::add_buffer(NamedTensor buffer) {
   buffers_.push_back(std::move(buffer));
 }
 
+void Module::add_dropout(std::string name) {
+  check_new_dropout(name);
+  check_is_no_child(name);
+  dropouts_.push_back(std::move(name));
+}
+
 void Module::add(Module& child) {
   for (const Parameter* parameter : child.parameters_) {
     check_new_parameter(*parameter);
@@ -63,10 +69,15 @@ void Module::add(Module& child) {
     check_new_buffer(buffer);
     check_is_no_child(buffer.name);
   }
+  for (const std::string& name : child.dropouts_) {
+    check_new_dropout(name);
+    check_is_no_child(name);
+  }
   child.is_child_ = true;
   children_.push_back(&child);
   parameters_.insert(parameters_.end(), child.parameters_.begin(), child.parameters_.end());
   buffers_.insert(buffers_.end(), child.buffers_.begin(), child.buffers_.end());
+  dropouts_.insert(dropouts_.end(), child.dropouts_.begin(), child.dropouts_.end());
 }
 
 void Module::check_new_parameter(const Parameter& parameter) const {
@@ -77,6 +88,10 @@ void Module::check_new_parameter(const Parameter& parameter) const {
 void Module::check_new_buffer(const NamedTensor& buffer) const {
   const auto is_it = [&](const NamedTensor& each) { return each.name == buffer.name; };
   if (std::ranges::any_of(buffers_, is_it)) refuse_name("buffers", buffer.name);
+}
+
+void Module::check_new_dropout(const std::string& name) const {
+  if (std::ranges::count(dropouts_, name) > 0) refuse_name("dropouts", name);
 }
 
 void Module::check_is_no_child(const std::string& name) const {

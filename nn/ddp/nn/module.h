@@ -45,19 +45,24 @@ class Module {
   void set_requires_grad(bool requires_grad);
 
  protected:
-  // std::invalid_argument if the name is taken by another parameter or buffer. std::logic_error if
-  // this module is a child already: its parent has taken the parameters that were there then.
+  // std::invalid_argument if the name is taken by another one of its kind. std::logic_error if this
+  // module is a child already: its parent has taken the parameters that were there then.
   void add(Parameter& parameter);
   void add_buffer(NamedTensor buffer);
+  // For a module whose dropped elements are a function of this name: two of them with one name
+  // would drop the same.
+  void add_dropout(std::string name);
   void add(Module& child);
 
  private:
   void check_new_parameter(const Parameter& parameter) const;
   void check_new_buffer(const NamedTensor& buffer) const;
+  void check_new_dropout(const std::string& name) const;
   void check_is_no_child(const std::string& name) const;
 
   std::vector<Parameter*> parameters_;
   std::vector<NamedTensor> buffers_;
+  std::vector<std::string> dropouts_;  // their names
   std::vector<Module*> children_;
   bool is_training_ = true;
   bool is_child_ = false;

@@ -11,9 +11,11 @@ namespace ddp::nn {
 
 Dropout::Dropout(const Scope& scope, double probability)
     : probability_(probability), layer_(stream_of(scope.name())) {
-  if (probability >= 0 && probability <= 1) return;
-  throw std::invalid_argument("[nn] Dropout " + scope.name() + ": the probability is " +
-                              std::to_string(probability) + ", expected 0 to 1");
+  if (!(probability >= 0 && probability <= 1)) {
+    throw std::invalid_argument("[nn] Dropout " + scope.name() + ": the probability is " +
+                                std::to_string(probability) + ", expected 0 to 1");
+  }
+  add_dropout(scope.name());
 }
 
 Variable Dropout::forward(Tape& tape, const Variable& input) {
