@@ -145,3 +145,21 @@ TEST_CASE("two dropouts of one name are refused, as two layers are", "[module]")
   CHECK(test::error_of([&] { parent.add(first); }) == "[nn] two dropouts are named 'drop" + advice);
   CHECK(parent.modules() == std::vector<Module*>{&parent, &first, &other, &fc});
 }
+
+TEST_CASE("random initial values need a floating-point type and a standard deviation", "[module]") {
+  Context context;
+  const Scope integers = Scope(context, DType::kInt64, 0).child("fc");
+  const std::string expected =
+      "[nn] 'fc.weight' gets random initial values, so int64 is not possible: use a floating-point "
+      "type";
+  CHECK(test::error_of([&] { Linear(integers, 2, 2); }) == expected);
+  CHECK(test::error_of([&] { Conv2d(integers, 2, 2, 3); }) == expected);
+  CHECK(test::error_of([&] { Embedding(integers, 2, 2); }) == expected);
+  const Scope scope = Scope(context, DType::kBFloat16, 0).child("fc");
+  const std::string range = ", but it must be finite and 0 or above";
+  CHECK(test::error_of([&] { Linear(scope, 2, 2, {.stddev = -1}); }) ==
+        "[nn] the standard deviation of 'fc.weight' is -1.000000" + range);
+  CHECK(test::error_of([&] { Embedding(scope, 2, 2, {.stddev = std::nan("")}); }) ==
+        "[nn] the standard deviation of 'fc.weight' is nan" + range);
+  Embedding(scope, 2, 2, {.stddev = 0});
+}

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include "ddp/nn/scope.h"
 
+#include <cmath>
+#include <stdexcept>
 #include <utility>
 #include <vector>
 
@@ -24,6 +26,11 @@ Scope Scope::on(Context& context) const {
 template <class Draw>
 Parameter Scope::drawn(std::string_view name, const Shape& shape, const Draw& draw) const {
   const std::string parameter_name = full_name(name);
+  if (!is_floating_point(dtype_)) {  // nearly all values would be rounded to 0
+    throw std::invalid_argument("[nn] '" + parameter_name + "' gets random initial values, so " +
+                                std::string(to_string(dtype_)) +
+                                " is not possible: use a floating-point type");
+  }
   const std::uint64_t stream = stream_of(parameter_name);
   std::vector<double> draws(shape.count());
   for (std::size_t i = 0; i < draws.size(); ++i) draws[i] = draw(stream, i);
@@ -41,6 +48,10 @@ Parameter Scope::uniform(std::string_view name, const Shape& shape, double bound
 }
 
 Parameter Scope::normal(std::string_view name, const Shape& shape, double stddev) const {
+  if (!(stddev >= 0 && std::isfinite(stddev))) {
+    throw std::invalid_argument("[nn] the standard deviation of '" + full_name(name) + "' is " +
+                                std::to_string(stddev) + ", but it must be finite and 0 or above");
+  }
   return drawn(name, shape, [&](std::uint64_t stream, std::size_t i) {
     return stddev * random_normal(seed_, stream, i);
   });

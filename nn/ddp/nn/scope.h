@@ -27,9 +27,10 @@ class Scope {
   // The module's name: "features.0"; empty for the outermost module.
   [[nodiscard]] const std::string& name() const { return prefix_; }
 
-  // Drawn from U(-bound, bound).
+  // Drawn from U(-bound, bound). std::invalid_argument if the dtype is an integer, as for normal().
   [[nodiscard]] Parameter uniform(std::string_view name, const Shape& shape, double bound) const;
-  // Drawn from the normal distribution with mean 0.
+  // Drawn from the normal distribution with mean 0. std::invalid_argument unless `stddev` is finite
+  // and 0 or above.
   [[nodiscard]] Parameter normal(std::string_view name, const Shape& shape, double stddev) const;
   // Every element is `value`.
   [[nodiscard]] Parameter constant(std::string_view name, const Shape& shape, double value) const;

@@ -9,7 +9,7 @@
 namespace ddp::nn {
 
 struct EmbeddingOptions {
-  double stddev = 1;
+  double stddev = 1;  // finite and 0 or above, else std::invalid_argument
 };
 
 // A table of `count` vectors; weight is count x width, drawn from the normal distribution with mean

@@ -13,7 +13,8 @@ namespace ddp::nn {
 
 struct LinearOptions {
   Bias bias = Bias::kYes;
-  // If set, the weight is drawn from the normal distribution with mean 0, and the bias is 0.
+  // If set, the weight is drawn from the normal distribution with mean 0, and the bias is 0. Finite
+  // and 0 or above, else std::invalid_argument.
   std::optional<double> stddev = {};
 };
 
