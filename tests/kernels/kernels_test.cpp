@@ -176,6 +176,25 @@ TEST_CASE("a label outside its range is named with its row", "[kernels]") {
                   std::to_string(label) + ", expected 0 to 2");
 }
 
+TEST_CASE("a label smoothing that is no share is refused", "[kernels]") {
+  const double smoothing = GENERATE(5.0, -0.5, kNan);
+  Doubles logits(6), probabilities(6), row_losses(2), loss(1);
+  std::vector<std::int64_t> labels(2);
+  const std::string problem =
+      ": the label smoothing is " + std::to_string(smoothing) + ", expected 0 to 1";
+  CHECK(error_of([&] {
+          ddp::cpu::softmax_cross_entropy_forward(
+              buffer_of(logits), buffer_of(labels),
+              {buffer_of(probabilities), buffer_of(row_losses), buffer_of(loss)}, {2, 3},
+              smoothing);
+        }) == "[kernels] softmax_cross_entropy_forward" + problem);
+  CHECK(error_of([&] {
+          ddp::cpu::softmax_cross_entropy_backward(buffer_of(probabilities), buffer_of(labels),
+                                                   buffer_of(loss), {buffer_of(logits)}, {2, 3},
+                                                   smoothing);
+        }) == "[kernels] softmax_cross_entropy_backward" + problem);
+}
+
 TEST_CASE("softmax_cross_entropy_backward equals (p - one_hot) * grad / rows", "[kernels]") {
   const auto mode = GENERATE(WriteMode::kOverwrite, WriteMode::kAccumulate);
   const auto shape = GENERATE(MatrixShape{0, 3}, MatrixShape{5, 3}, MatrixShape{7, 10});

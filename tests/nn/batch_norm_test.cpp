@@ -194,6 +194,25 @@ TEST_CASE("a batch norm refuses an eps below 0, and a momentum that is no share"
   CHECK(error_for(0).empty());
 }
 
+TEST_CASE("the operation of a batch norm checks eps and momentum as the module does", "[nn]") {
+  Context context;
+  Tape tape(context, Recording::kOff);
+  const auto zeros = [](const Shape& shape) { return Tensor::zeros(shape, DType::kFloat32); };
+  const auto error_for = [&](double eps, double momentum = 1) {
+    return error_of([&] {
+      static_cast<void>(batch_norm(tape, zeros({2, 3}), zeros({3}), zeros({3}),
+                                   {.eps = eps, .momentum = momentum}));
+    });
+  };
+  CHECK(error_for(-1) == "[nn] batch_norm: eps is -1.000000, but it must be finite and 0 or above");
+  CHECK(error_for(1, 5) == "[nn] batch_norm: momentum is 5.000000, expected 0 to 1");
+  CHECK(error_for(1).empty());
+  CHECK(error_of([&] {
+          static_cast<void>(batch_norm_inference(tape, zeros({2, 3}), zeros({3}), zeros({3}),
+                                                 zeros({3}), zeros({3}), -1));
+        }) == "[nn] batch_norm: eps is -1.000000, but it must be finite and 0 or above");
+}
+
 TEST_CASE("modules know their children, their mode and their state", "[nn]") {
   struct Pair final : Module {
     explicit Pair(const Scope& scope)

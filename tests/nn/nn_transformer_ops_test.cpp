@@ -305,6 +305,14 @@ TEST_CASE("a layer norm refuses an eps below 0", "[nn]") {
   CHECK(error_for(0).empty());
 }
 
+TEST_CASE("the operation of a layer norm refuses an eps below 0, too", "[nn]") {
+  Context context;
+  Tape tape(context, Recording::kOff);
+  const Tensor row = Tensor::zeros({3}, DType::kFloat32);
+  CHECK(error_of([&] { static_cast<void>(layer_norm(tape, row, row, row, -1)); }) ==
+        "[nn] layer_norm: eps is -1.000000, but it must be finite and 0 or above");
+}
+
 TEST_CASE("the operations of transformers name shapes that do not fit", "[nn]") {
   Context context;
   Tape tape(context);

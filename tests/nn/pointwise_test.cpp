@@ -331,9 +331,11 @@ TEST_CASE("operations with several operands name shapes that do not fit", "[nn]"
   CHECK(error_of([&] {
           static_cast<void>(mse_loss(tape, zeros({2, 3}), zeros({2})));
         }) == "[nn] mse_loss: x is [2, 3], target [2], expected one shape");
-  CHECK(error_of([&] {
-          static_cast<void>(softmax_cross_entropy(tape, zeros({2, 3}), zeros({2}), 1.5));
-        }) == "[nn] softmax_cross_entropy: the label smoothing is 1.500000, expected 0 to 1");
+  CHECK(
+      error_of([&] {
+        static_cast<void>(softmax_cross_entropy(tape, zeros({2, 3}), zeros({2}), 1.5));
+      }) ==
+      "[kernels] softmax_cross_entropy_forward: the label smoothing is 1.500000, expected 0 to 1");
 }
 
 // sigmoid(x) - target, of which most digits would cancel for an x that is far from 0.

@@ -102,7 +102,7 @@ bool is_among_largest(const T* row, std::size_t columns, std::int64_t label, std
 void softmax_cross_entropy_forward(const Buffer& logits, const Buffer& labels,
                                    const CrossEntropyResult& result, MatrixShape shape,
                                    double label_smoothing) {
-  detail::check_forward(logits, labels, result, shape);
+  detail::check_forward(logits, labels, result, shape, label_smoothing);
   const auto checked_labels = labels.as<const std::int64_t>();
   check_labels(checked_labels, shape.columns);
   detail::dispatch_float("softmax_cross_entropy_forward", logits.dtype, [&](auto element) {
@@ -113,7 +113,8 @@ void softmax_cross_entropy_forward(const Buffer& logits, const Buffer& labels,
 void softmax_cross_entropy_backward(const Buffer& probabilities, const Buffer& labels,
                                     const Buffer& grad_loss, const GradientTarget& grad_logits,
                                     MatrixShape shape, double label_smoothing) {
-  detail::check_backward(probabilities, labels, grad_loss, grad_logits.buffer, shape);
+  detail::check_backward(probabilities, labels, grad_loss, grad_logits.buffer, shape,
+                         label_smoothing);
   if (shape.rows == 0) return;
   detail::dispatch_float("softmax_cross_entropy_backward", probabilities.dtype, [&](auto element) {
     using T = decltype(element);

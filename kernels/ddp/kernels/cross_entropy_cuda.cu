@@ -91,7 +91,7 @@ __global__ void count_correct_kernel(const T* logits, const std::int64_t* labels
 void softmax_cross_entropy_forward(const Buffer& logits, const Buffer& labels,
                                    const CrossEntropyResult& result, MatrixShape shape,
                                    double label_smoothing, Stream stream) {
-  detail::check_forward(logits, labels, result, shape);
+  detail::check_forward(logits, labels, result, shape, label_smoothing);
   const DeviceGuard guard(logits.device);
   detail::dispatch_float("softmax_cross_entropy_forward", logits.dtype, [&](auto element) {
     using T = decltype(element);
@@ -114,7 +114,8 @@ void softmax_cross_entropy_forward(const Buffer& logits, const Buffer& labels,
 void softmax_cross_entropy_backward(const Buffer& probabilities, const Buffer& labels,
                                     const Buffer& grad_loss, const GradientTarget& grad_logits,
                                     MatrixShape shape, double label_smoothing, Stream stream) {
-  detail::check_backward(probabilities, labels, grad_loss, grad_logits.buffer, shape);
+  detail::check_backward(probabilities, labels, grad_loss, grad_logits.buffer, shape,
+                         label_smoothing);
   if (probabilities.count == 0) return;
   const DeviceGuard guard(probabilities.device);
   detail::dispatch_float("softmax_cross_entropy_backward", probabilities.dtype, [&](auto element) {

@@ -124,6 +124,8 @@ struct ConvTranspose2dOptions {
 // of each channel over the batch:
 //   y = (x - mean) / sqrt(variance + eps) * weight + bias
 // weight and bias have one element per channel; empty ones mean ones and zeros.
+// std::invalid_argument unless eps, here and below, is finite and 0 or above, and the momentum
+// between 0 and 1.
 struct BatchNormTraining {
   double eps = 1e-5;
   // If given, these are updated with the batch's statistics (track_statistics() of

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <stdexcept>
+#include <string>
+
 #include "ddp/kernels/cross_entropy.h"
 #include "ddp/kernels/detail/checks.h"
 #include "ddp/kernels/detail/host_device.h"
@@ -18,9 +21,17 @@ DDP_HOST_DEVICE bool comes_before_label(const T* row, std::size_t c, std::size_t
   return !(row[c] < row[label]) && !(row[c] == row[label] && c >= label);
 }
 
+inline void check_smoothing(const char* kernel, double label_smoothing) {
+  if (label_smoothing >= 0 && label_smoothing <= 1) return;
+  throw std::invalid_argument("[kernels] " + std::string(kernel) + ": the label smoothing is " +
+                              std::to_string(label_smoothing) + ", expected 0 to 1");
+}
+
 inline void check_forward(const Buffer& logits, const Buffer& labels,
-                          const CrossEntropyResult& result, MatrixShape shape) {
+                          const CrossEntropyResult& result, MatrixShape shape,
+                          double label_smoothing) {
   constexpr const char* kKernel = "softmax_cross_entropy_forward";
+  check_smoothing(kKernel, label_smoothing);
   require(kKernel, "logits", logits, like(logits, shape.count()));
   require(kKernel, "labels", labels, like(logits, shape.rows, DType::kInt64));
   require(kKernel, "probabilities", result.probabilities, logits);
@@ -29,8 +40,10 @@ inline void check_forward(const Buffer& logits, const Buffer& labels,
 }
 
 inline void check_backward(const Buffer& probabilities, const Buffer& labels,
-                           const Buffer& grad_loss, const Buffer& grad_logits, MatrixShape shape) {
+                           const Buffer& grad_loss, const Buffer& grad_logits, MatrixShape shape,
+                           double label_smoothing) {
   constexpr const char* kKernel = "softmax_cross_entropy_backward";
+  check_smoothing(kKernel, label_smoothing);
   require(kKernel, "probabilities", probabilities, like(probabilities, shape.count()));
   require(kKernel, "labels", labels, like(probabilities, shape.rows, DType::kInt64));
   require(kKernel, "grad_loss", grad_loss, like(probabilities, 1));

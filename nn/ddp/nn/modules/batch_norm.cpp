@@ -5,7 +5,7 @@
 #include <string>
 #include <utility>
 
-#include "ddp/nn/modules/eps.h"
+#include "ddp/nn/ops/normalisation_checks.h"
 
 namespace ddp::nn {
 
@@ -16,10 +16,7 @@ BatchNorm::BatchNorm(const Scope& scope, std::size_t channels, const BatchNormOp
       weight_(scope.constant("weight", {options.affine ? channels : 0}, 1)),
       bias_(scope.constant("bias", {options.affine ? channels : 0}, 0)) {
   check_eps("BatchNorm", options.eps);
-  if (options.momentum && !(*options.momentum >= 0 && *options.momentum <= 1)) {
-    throw std::invalid_argument("[nn] BatchNorm: momentum is " + std::to_string(*options.momentum) +
-                                ", expected 0 to 1");
-  }
+  check_momentum("BatchNorm", options.momentum);
   if (options.affine) {
     add(weight_);
     add(bias_);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include "ddp/nn/modules/layer_norm.h"
 
-#include "ddp/nn/modules/eps.h"
 #include "ddp/nn/ops.h"
+#include "ddp/nn/ops/normalisation_checks.h"
 
 namespace ddp::nn {
 

@@ -7,6 +7,7 @@
 #include "ddp/buffer_ops/buffer_ops.h"
 #include "ddp/nn/amp/autocast.h"
 #include "ddp/nn/ops.h"
+#include "ddp/nn/ops/normalisation_checks.h"
 
 namespace ddp::nn {
 namespace {
@@ -157,6 +158,8 @@ Variable batch_norm(Tape& tape, const Variable& x, const Variable& weight, const
   if (must_widen(weight, bias)) {
     return batch_norm(tape, x, widened(tape, weight), widened(tape, bias), options);
   }
+  check_eps("batch_norm", options.eps);
+  check_momentum("batch_norm", options.momentum);
   const ChannelShape shape = batch_norm_shape(x.shape(), weight.shape(), bias.shape());
   if (shape.per_channel() == 1 && !options.reducer) {
     throw std::invalid_argument(
@@ -176,6 +179,7 @@ Variable batch_norm_inference(Tape& tape, const Variable& x, const Variable& wei
     return batch_norm_inference(tape, x, widened(tape, weight), widened(tape, bias), mean, variance,
                                 eps);
   }
+  check_eps("batch_norm", eps);
   const ChannelShape shape = batch_norm_shape(x.shape(), weight.shape(), bias.shape());
   check_statistics(x.shape(), mean.shape(), variance.shape());
   auto call = std::make_shared<BatchNormCall>(tape.context(), x.value(), weight.value(), shape);

@@ -24,10 +24,6 @@ Variable softmax_cross_entropy(Tape& tape, const Variable& logits, const Tensor&
   if (must_widen(logits)) {
     return softmax_cross_entropy(tape, widened(tape, logits), labels, label_smoothing);
   }
-  if (!(label_smoothing >= 0 && label_smoothing <= 1)) {
-    throw std::invalid_argument("[nn] softmax_cross_entropy: the label smoothing is " +
-                                std::to_string(label_smoothing) + ", expected 0 to 1");
-  }
   Context& context = tape.context();
   const MatrixShape shape = rows_of_classes("softmax_cross_entropy", logits.shape());
   const DType dtype = logits.value().dtype();

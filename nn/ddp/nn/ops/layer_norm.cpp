@@ -6,6 +6,7 @@
 #include "ddp/kernels/bias.h"
 #include "ddp/nn/amp/autocast.h"
 #include "ddp/nn/ops.h"
+#include "ddp/nn/ops/normalisation_checks.h"
 
 namespace ddp::nn {
 namespace {
@@ -27,6 +28,7 @@ Variable layer_norm(Tape& tape, const Variable& x, const Variable& weight, const
   if (must_widen(x, weight, bias)) {
     return layer_norm(tape, widened(tape, x), widened(tape, weight), widened(tape, bias), eps);
   }
+  check_eps("layer_norm", eps);
   const MatrixShape shape = layer_norm_shape(x.shape(), weight.shape(), bias.shape());
   Context& context = tape.context();
   const DType dtype = x.value().dtype();
