@@ -208,4 +208,13 @@ TEST_CASE("pointwise losses of float32 are those of float64, rounded", "[kernels
   ddp::test::check_close(losses(x, target), losses(widened(x), widened(target)));
 }
 
+TEST_CASE("the gradient of a mean of squared errors overflows only if it is too large itself",
+          "[kernels]") {
+  Floats x(1000, 3e38F), target(1000, 0), one{1}, grad_x(1000);
+  ddp::cpu::pointwise_loss_backward(buffer_of(x), buffer_of(target), buffer_of(one),
+                                    {buffer_of(grad_x)}, {1, 1000},
+                                    {ddp::PointwiseLossKind::kSquaredError});
+  for (const float gradient : grad_x) CHECK(gradient == Approx(6e35));
+}
+
 }  // namespace

@@ -40,8 +40,9 @@ void backward(const Loss& loss, const Buffer& x, const Buffer& target, const Buf
   const T* in = static_cast<const T*>(x.data);
   const T* expected = static_cast<const T*>(target.data);
   T* gradients = static_cast<T*>(grad_x.buffer.data);
-  const T scale =
+  const T mean_grad =
       *static_cast<const T*>(grad_loss.data) / static_cast<T>(std::max<std::size_t>(x.count, 1));
+  const T scale = Loss::kSlopeFactor * mean_grad;
   detail::vectorised([=, mode = grad_x.mode, count = x.count] {
     detail::write_each(gradients, mode, count,
                        [=](std::size_t i) { return loss.slope(in[i], expected[i]) * scale; });

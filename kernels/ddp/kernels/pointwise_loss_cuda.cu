@@ -29,7 +29,7 @@ template <class T, class Loss>
 __global__ void pointwise_backward_kernel(Loss loss, const T* x, const T* target,
                                           const T* grad_loss, T* grad_x, std::size_t count,
                                           WriteMode mode) {
-  const T scale = *grad_loss / static_cast<T>(count);
+  const T scale = Loss::kSlopeFactor * (*grad_loss / static_cast<T>(count));
   for (std::size_t i = launch::global_thread(); i < count; i += launch::grid_threads()) {
     launch::store(&grad_x[i], loss.slope(x[i], target[i]) * scale, mode);
   }

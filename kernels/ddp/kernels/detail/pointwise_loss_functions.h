@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 //
-// The losses of pointwise_loss.h, and their slopes in x.
+// The losses of pointwise_loss.h, and their slopes in x, which are slope() * kSlopeFactor. What
+// multiplies a slope takes the factor, so that slope() does not overflow before it is divided by
+// the number of elements.
 #pragma once
 
 #include <cmath>
@@ -15,7 +17,8 @@ namespace ddp::detail {
 template <class T>
 struct SquaredError {
   DDP_HOST_DEVICE T loss(T x, T target) const { return (x - target) * (x - target); }
-  DDP_HOST_DEVICE T slope(T x, T target) const { return T{2} * (x - target); }
+  static constexpr T kSlopeFactor = 2;
+  DDP_HOST_DEVICE T slope(T x, T target) const { return x - target; }
 };
 
 template <class T>
@@ -27,6 +30,7 @@ struct BceWithLogits {
     const T minus_log_of_p = log1p_of_fraction(exp(-std::abs(x))) + (x < T{0} ? -x : T{0});
     return (T{1} - target) * x + weight(target) * minus_log_of_p;
   }
+  static constexpr T kSlopeFactor = 1;
   // With p = sigmoid(x): (1 - target) p - pos_weight target (1 - p), neither of which is computed
   // as a difference of numbers near 1.
   DDP_HOST_DEVICE T slope(T x, T target) const {
