@@ -143,7 +143,7 @@ void DistributedModule::backward(Tape& tape, const Variable& loss, const StepOpt
                              "before the DistributedModule is made");
     }
   }
-  // Without samples there may be no forward pass either.
+  // Without samples there may be no forward pass either (unless batch norms are synchronised).
   const bool has_backward = step.samples > 0 || !loss.is_constant();
   if (has_backward) tape.check_loss(loss);
   const bool had_forward = std::exchange(has_begun_forward_, false);
