@@ -108,7 +108,8 @@ void Trainer::evaluate_epoch(int epoch, TrainingState reached) {
   evaluate();
   const std::int64_t consumed = reached.position.consumed;
   if (!result_) {
-    if (consumed == 0) save_before_stop(reached);  // the next job evaluates it
+    // The next job evaluates it. At --max-steps it has been saved.
+    if (consumed == 0 && steps_left() > 0) save_before_stop(reached);
     return;
   }
   std::string where = fmt::format("epoch {}/{}", epoch + 1, options_.epochs);

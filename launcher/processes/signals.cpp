@@ -90,7 +90,8 @@ std::optional<int> SignalReader::meaning_of(const signalfd_siginfo& info) {
   }
   const bool is_guardians = is_from_keyboard(signal_number) || signal_number == SIGTSTP;
   if (has_guardian && is_guardians) return std::nullopt;
-  if (is_from_keyboard(signal_number) && last_press_.is_copy(info.ssi_code)) return std::nullopt;
+  KeyPress& last = signal_number == SIGQUIT ? last_quit_ : last_interrupt_;
+  if (is_from_keyboard(signal_number) && last.is_copy(info.ssi_code)) return std::nullopt;
   return signal_number;
 }
 

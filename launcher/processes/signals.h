@@ -52,9 +52,10 @@ class SignalReader {
 
   FileDescriptor fd_;
   sigset_t original_mask_{};
-  pid_t guardian_ = 0;  // 0: follows none
-  KeyPress last_press_;
-  std::vector<int> found_;  // have been read, but not returned by next()
+  pid_t guardian_ = 0;       // 0: follows none
+  KeyPress last_interrupt_;  // SIGINT
+  KeyPress last_quit_;       // SIGQUIT
+  std::vector<int> found_;   // have been read, but not returned by next()
 };
 
 // Whether a signal from a SignalReader ends a job that currently has no workers. SIGCHLD and

@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: MIT
 #include "launcher/verdict/elf_image.h"
 
-#include <cxxabi.h>
 #include <fcntl.h>
 #include <link.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <cstdlib>
 #include <cstring>
-#include <memory>
+
+#include "ddp/base/demangle.h"
 
 namespace ddp::launcher {
 namespace {
@@ -23,13 +22,6 @@ using Symbol = ElfW(Sym);
 bool is_of_this_kind(const Header& header) {
   constexpr unsigned char kClass = sizeof(void*) == 8 ? ELFCLASS64 : ELFCLASS32;
   return std::memcmp(header.e_ident, ELFMAG, SELFMAG) == 0 && header.e_ident[EI_CLASS] == kClass;
-}
-
-std::string demangle(const char* name) {
-  int status = 0;
-  const std::unique_ptr<char, decltype(&std::free)> text(
-      abi::__cxa_demangle(name, nullptr, nullptr, &status), &std::free);
-  return status == 0 && text ? text.get() : name;
 }
 
 const Symbol* find_function(const std::vector<Symbol>& symbols, std::uint64_t address) {

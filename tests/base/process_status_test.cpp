@@ -14,6 +14,7 @@
 #include <string>
 #include <thread>
 
+#include "ddp/base/busy_with.h"
 #include "ddp/base/system/home_process.h"
 #include "ddp/base/system/key_press.h"
 #include "support/becomes_true.h"
@@ -133,7 +134,7 @@ TEST_CASE("a wrapper's copy of a terminal's signal is no second press", "[key-pr
 
 // Two threads may run the handlers of the two signals.
 TEST_CASE("of a press and its copy that come at once, one counts", "[key-press]") {
-  for (int round = 0; round < 500; ++round) {
+  for (int round = 0; round < 100; ++round) {
     KeyPress press;
     std::atomic<int> copies = 0;
     std::atomic<int> ready = 0;
@@ -146,4 +147,27 @@ TEST_CASE("of a press and its copy that come at once, one counts", "[key-press]"
     other.join();
     if (copies != 1) FAIL("copies: " << copies);
   }
+}
+
+// A thread of the parent may hold the mutex of what it is busy with when it forks.
+TEST_CASE("a fork does not wait for what its parent is busy with", "[busy-with]") {
+  std::atomic<bool> is_over = false;
+  std::thread reader([&] {
+    while (!is_over) static_cast<void>(busy_with());
+  });
+  const BusyWith outer("forking");
+  int status = 0;
+  for (int round = 0; round < 50 && status == 0; ++round) {
+    const pid_t child = ::fork();
+    if (child == 0) {
+      const BusyWith inner("being a fork");
+      ::_exit(busy_with().starts_with("being a fork for ") ? 0 : 1);
+    }
+    if (becomes_true([&] { return ::waitpid(child, &status, WNOHANG) == child; })) continue;
+    ::kill(child, SIGKILL);
+    ::waitpid(child, &status, 0);
+  }
+  is_over = true;
+  reader.join();
+  CHECK(describe_status(status) == "exited with code 0");
 }

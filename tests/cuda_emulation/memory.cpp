@@ -23,7 +23,7 @@ constexpr int kPoison = 0xA5;
 
 struct Extent {
   std::size_t size_bytes;
-  int device;  // or kHost
+  int device;  // or kPinned
 };
 
 struct Allocations {
@@ -87,7 +87,7 @@ bool release(void* data) {
 
 int device_of(const void* data) {
   const auto found = find(data);
-  return found ? found->second.device : kHost;
+  return found ? found->second.device : kUnregistered;
 }
 
 Range classify(const void* data, std::size_t size_bytes) {

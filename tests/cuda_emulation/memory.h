@@ -13,17 +13,18 @@ namespace ddp::emulation {
 [[nodiscard]] std::size_t device_bytes();
 [[nodiscard]] std::size_t used_bytes();
 
-constexpr int kHost = -1;
+constexpr int kPinned = -1;
+constexpr int kUnregistered = -2;
 
-// Allocates memory of a device, or pinned memory of kHost, filled with poison, since CUDA does not
-// promise zeros. Null if less than `size_bytes` are left.
+// Allocates memory of a device, or for kPinned pinned memory, filled with poison, since CUDA does
+// not promise zeros. Null if less than `size_bytes` are left.
 [[nodiscard]] void* allocate(std::size_t size_bytes, int device);
 // False if `data` is not an allocation.
 [[nodiscard]] bool release(void* data);
 
 enum class Range { kInside, kPageable, kBeyond };
 
-// The device whose memory this is, or kHost.
+// The device whose memory this is, or kPinned or kUnregistered.
 [[nodiscard]] int device_of(const void* data);
 
 // Tells whether [data, data + size_bytes) lies inside an allocation, outside all of them, or across

@@ -162,14 +162,16 @@ cudaError_t cudaMalloc(void** data, std::size_t size_bytes) {
 }
 cudaError_t cudaFree(void* data) { return release(data); }
 cudaError_t cudaHostAlloc(void** data, std::size_t size_bytes, unsigned) {
-  return allocate(data, size_bytes, emulation::kHost);
+  return allocate(data, size_bytes, emulation::kPinned);
 }
 cudaError_t cudaFreeHost(void* data) { return release(data); }
 
 cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const void* data) {
   const int device = emulation::device_of(data);
   *attributes = {};
-  attributes->type = device == emulation::kHost ? cudaMemoryTypeHost : cudaMemoryTypeDevice;
+  attributes->type = device == emulation::kUnregistered ? cudaMemoryTypeUnregistered
+                     : device == emulation::kPinned     ? cudaMemoryTypeHost
+                                                        : cudaMemoryTypeDevice;
   attributes->device = device;
   return cudaSuccess;
 }

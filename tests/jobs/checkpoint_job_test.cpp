@@ -173,7 +173,7 @@ TEST_CASE("a job that is asked to stop saves a checkpoint", "[resume][stop]") {
 TEST_CASE("a job that is asked to stop during an evaluation leaves it and saves the epoch",
           "[resume][stop]") {
   const ddp::test::TemporaryDirectory set;
-  const std::uint32_t test = ddp::test::kIsEmulated ? 2000 : 40000;  // some seconds
+  const std::uint32_t test = ddp::test::kIsEmulated ? 6000 : 120000;  // many seconds
   ddp::test::write_fashion_mnist(set.path(), {.train = 200, .test = test});
   ResumableJob training(2);
   ChildProcess job(training.command({"--model", "convnet", "--data-dir", set.path(), "--epochs",

@@ -11,7 +11,7 @@
 
 #include "ddp/base/error.h"
 #include "ddp/base/file_descriptor.h"
-#include "support/becomes_true.h"
+#include "ddp/base/threads/becomes_true.h"
 #include "support/resumable_job.h"
 
 using namespace std::chrono_literals;
@@ -65,7 +65,7 @@ void check_that_ranks_wait_for(const std::string& name) {
   }
   ChildProcess job(training.command({"--data-dir", set.path(), "--max-steps", "5"}),
                    {.environment = {{"DDP_TIMEOUT", "3"}}});
-  REQUIRE(ddp::test::becomes_true([&] { return slow.is_awaited(); }));
+  REQUIRE(ddp::becomes_true([&] { return slow.is_awaited(); }, 60s, 10ms));
   CHECK_THROWS_AS(job.wait(6s), ddp::TimeoutError);
   slow.release();
   CHECK(job.wait(60s) == 0);
@@ -95,7 +95,7 @@ TEST_CASE("ranks that wait in vain for a rank that saves are told so", "[resume]
     return;
   }
   ChildProcess job(training.command({"--data-dir", set.path(), "--checkpoint-every", "1"}),
-                   {.environment = {{"DDP_TIMEOUT", "2"}}});
+                   {.environment = {{"DDP_TIMEOUT", "5"}}});
   CHECK(job.wait(60s) == 1);
   CHECK_THAT(job.err(), Contains(", outside the library, saving ") &&
                             Contains("/c/model_epoch_0_step_1.safetensors for "));

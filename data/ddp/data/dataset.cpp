@@ -4,13 +4,12 @@
 #include <cxxabi.h>
 #include <fmt/format.h>
 
-#include <cstdlib>
 #include <exception>
-#include <memory>
 #include <stdexcept>
 #include <string>
 #include <typeinfo>
 
+#include "ddp/base/demangle.h"
 #include "ddp/base/error.h"
 
 namespace ddp {
@@ -37,10 +36,7 @@ void check_gather(const Dataset& dataset, std::span<const std::int64_t> indices,
 // Of the exception that is being handled.
 std::string name_of_type() {
   const std::type_info* const type = abi::__cxa_current_exception_type();
-  if (type == nullptr) return "unknown";
-  const std::unique_ptr<char, decltype(&std::free)> name(
-      abi::__cxa_demangle(type->name(), nullptr, nullptr, nullptr), &std::free);
-  return name ? name.get() : type->name();
+  return type == nullptr ? "unknown" : demangle(type->name());
 }
 
 // The usual mistake of a program is another type than read() writes. And describe() knows nothing

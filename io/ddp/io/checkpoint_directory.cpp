@@ -21,7 +21,8 @@ namespace {
 
 constexpr const char* kBest = "model_best.safetensors";
 
-// A part of the path may be a link to nothing, of which the system says only that it exists.
+// A part of the path may be a link to nothing, of which the system says only that it exists. Looks
+// from the last part to the first.
 std::string why_not_made(std::filesystem::path path, const std::error_code& error) {
   for (; path.has_relative_path(); path = path.parent_path()) {
     std::error_code failed;

@@ -50,13 +50,6 @@ void add_to(T* plane, std::size_t width, const detail::Range& rows, const detail
   }
 }
 
-// The most pixels that a window covers.
-std::size_t most_pixels(const Pool2dShape& shape) { return shape.kernel.count(); }
-std::size_t most_pixels(const AdaptivePool2dShape& shape) {
-  return (shape.input.height / shape.windows.height + 1) *
-         (shape.input.width / shape.windows.width + 1);
-}
-
 // Inlined, it makes gcc 12 compile the loop over small windows to code that is a tenth slower.
 template <class T, class Shape>
 [[gnu::noinline]] void write_wide_means(const T* plane, T* target, const Shape& shape) {
@@ -78,7 +71,7 @@ void forward(const Buffer& x, const Buffer& y, const Shape& shape) {
     const T* plane = static_cast<const T*>(x.data);
     T* target = static_cast<T*>(y.data);
     constexpr std::size_t kFewPixels = 64;
-    if (most_pixels(shape) > kFewPixels) return write_wide_means(plane, target, shape);
+    if (detail::window_pixels(shape) > kFewPixels) return write_wide_means(plane, target, shape);
     for (std::size_t p = 0; p < shape.planes; ++p, plane += shape.input.count()) {
       for_each_window(axes, [&](auto rows, auto columns, std::size_t divisor) {
         *target++ = sum_of(plane, shape.input.width, rows, columns) / static_cast<T>(divisor);

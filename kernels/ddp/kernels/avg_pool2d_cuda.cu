@@ -75,13 +75,6 @@ __global__ void avg_pool2d_backward_kernel(const T* grad_y, T* grad_x, typename 
   });
 }
 
-// The most pixels that a window covers.
-std::size_t window_pixels(const Pool2dShape& shape) { return shape.kernel.count(); }
-std::size_t window_pixels(const AdaptivePool2dShape& shape) {
-  return (shape.input.height / shape.windows.height + 1) *
-         (shape.input.width / shape.windows.width + 1);
-}
-
 template <class Shape>
 void forward(const Buffer& x, const Buffer& y, const Shape& shape, Stream stream) {
   detail::check_x_and_y("avg_pool2d_forward", x, y, shape);
@@ -98,7 +91,7 @@ void forward(const Buffer& x, const Buffer& y, const Shape& shape, Stream stream
                     static_cast<T*>(y.data), static_cast<Index>(y.count), axes);
       });
     };
-    if (window_pixels(shape) < launch::kWarp) {
+    if (detail::window_pixels(shape) < launch::kWarp) {
       launch_with(std::integral_constant<unsigned, 1>{});
     } else {
       launch_with(std::integral_constant<unsigned, launch::kWarp>{});

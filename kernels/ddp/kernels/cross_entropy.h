@@ -23,9 +23,9 @@ namespace ddp::cpu {
 // nothing overflows. With label smoothing s (torch.nn.CrossEntropyLoss), (1 - s) of that and s of
 // the mean over c of log(sum) - logit_c, which is the cross-entropy to the distribution with s /
 // classes for every class and 1 - s more for the label; std::invalid_argument unless s is between 0
-// and 1. A label outside its range is
-// std::invalid_argument here; on CUDA, which cannot throw from a kernel, the loss is NaN, and so is
-// the row's gradient. There is no ignore_index: -100 is outside the range, too.
+// and 1. A label outside its range is std::invalid_argument here; on CUDA, which cannot throw from
+// a kernel, the loss is NaN, and so is the row's gradient. There is no ignore_index: -100 is
+// outside the range, too.
 void softmax_cross_entropy_forward(const Buffer& logits, const Buffer& labels,
                                    const CrossEntropyResult& result, MatrixShape shape,
                                    double label_smoothing);

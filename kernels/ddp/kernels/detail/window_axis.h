@@ -108,6 +108,13 @@ WindowAxes<BasicAdaptiveAxis<Index>> axes_of(const AdaptivePool2dShape& shape) {
           {static_cast<Index>(shape.input.width), static_cast<Index>(shape.windows.width)}};
 }
 
+// The most pixels that a window covers.
+inline std::size_t window_pixels(const Pool2dShape& shape) { return shape.kernel.count(); }
+inline std::size_t window_pixels(const AdaptivePool2dShape& shape) {
+  return (shape.input.height / shape.windows.height + 1) *
+         (shape.input.width / shape.windows.width + 1);
+}
+
 // More than any number that an axis divides.
 inline std::size_t largest_index(const Pool2dShape& shape) {
   const Size2d padded{shape.input.height + 2 * shape.padding.height,

@@ -11,9 +11,10 @@
 namespace ddp {
 
 // Tells one press of Ctrl-C from two. The terminal signals all processes in its foreground; if a
-// wrapper is among them that passes its signal on (timeout --foreground), the wrapped
-// process gets a second one for the same press. Two signals of processes, as `kill` sends them, are
-// always two, and so are two presses, however fast.
+// wrapper is among them that passes its signal on (timeout --foreground), the wrapped process gets
+// a second one for the same press. Two signals of processes, as `kill` sends them, are always two,
+// and so are two presses, however fast; but a press within a second after a `kill` counts as its
+// copy.
 class KeyPress {
  public:
   // Whether a signal with this si_code is such a copy of the last one that was not.

@@ -179,8 +179,8 @@ bool NcclProcessGroup::do_release(const Buffer& memory) noexcept {
 // meanwhile. The watchdog ends that wait by the operation's own timeout, or once a rank that it
 // needs is lost. A rank that has failed does not wait, since the others may have failed, too.
 Timeout NcclProcessGroup::patience_with_others() const {
-  const bool fails = std::uncaught_exceptions() > 0 || recorder().position().has_left_step;
-  return fails ? kLeaveTimeout : kLongestTimeout;
+  const bool is_thrown = std::uncaught_exceptions() > 0 || std::current_exception() != nullptr;
+  return is_thrown || recorder().position().has_left_step ? kLeaveTimeout : kLongestTimeout;
 }
 
 // If an operation does not end by itself, this breaks the group, and the watchdog ends the

@@ -99,8 +99,7 @@ class Optimizer {
 };
 
 // Splits parameters for models whose biases and normalisations must not decay: these have at most
-// one dimension. Both lists keep the given order. std::invalid_argument if one
-// is a null pointer.
+// one dimension. Both lists keep the given order. std::invalid_argument if one is a null pointer.
 struct DecaySplit {
   std::vector<Parameter*> decayed;
   std::vector<Parameter*> not_decayed;
