@@ -6,7 +6,8 @@
 //   loop-allocated  the same with 64 MiB of the group's memory; also for the backend nccl
 //   loop-part    the same in a group of all ranks but the first, made by split()
 //   leave-allocated  the same, but the last rank returns from main after four calls
-//   late         leaves an all_reduce in flight; rank 0 calls it two seconds after the others
+//   late         leaves an all_reduce in flight; rank 0 calls it two seconds after the
+//                others, which a rank that fails would not wait for; for the backend nccl
 //   send-stop    rank 0 sends 256 MiB to rank 1, which stops itself (SIGSTOP) in the middle, and
 //                says so before if it comes "too late" for that
 //   batch        rank 0 receives from all others in one batch; they wait for their stdin instead

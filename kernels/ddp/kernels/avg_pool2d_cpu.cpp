@@ -50,7 +50,7 @@ void add_to(T* plane, std::size_t width, const detail::Range& rows, const detail
   }
 }
 
-// Inlined, it makes gcc 12 compile the loop over small windows to code that is a tenth slower.
+// Inlined, it makes gcc 12 compile the loop over small windows to slower code.
 template <class T, class Shape>
 [[gnu::noinline]] void write_wide_means(const T* plane, T* target, const Shape& shape) {
   const auto axes = detail::axes_of(shape);
