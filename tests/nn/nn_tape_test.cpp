@@ -10,6 +10,9 @@
 
 #include "ddp/nn/models/mlp.h"
 #include "ddp/nn/ops.h"
+#include "ddp/nn/optim/adam.h"
+#include "ddp/nn/optim/sgd.h"
+#include "ddp/nn/optim/weight_average.h"
 #include "ddp/nn/scope.h"
 #include "support/run_ranks.h"
 #include "support/stderr_capture.h"
@@ -137,6 +140,36 @@ TEST_CASE("the first backward overwrites gradients, the next one adds until clea
   weight.clear_grad();
   tape.backward(f.loss(tape, f.first, f.second));
   CHECK(grad_of(weight) == once);
+}
+
+// The gradients would be made of the new weights and of activations of the old ones.
+TEST_CASE("a backward pass through parameters that have changed since is refused", "[nn]") {
+  Fixture f;
+  std::vector<Parameter*> both(f.first.parameters().begin(), f.first.parameters().end());
+  both.insert(both.end(), f.second.parameters().begin(), f.second.parameters().end());
+  Sgd sgd(f.context, both, {.learning_rate = 0.1});
+  Adam adam(f.context, both, {});
+  WeightAverage average(f.context, both);
+  average.update();
+  const auto backward_after = [&](auto change) {
+    Tape tape(f.context), other(f.context);
+    const Variable loss = f.loss(tape, f.first, f.second);
+    other.backward(f.loss(other, f.first, f.second));
+    change();
+    return error_of([&] { tape.backward(loss); });
+  };
+  const std::string text = "' has changed since the forward pass (an optimizer's step?)";
+  CHECK_THAT(backward_after([&] { sgd.step(); }), Catch::Contains(text));
+  CHECK_THAT(backward_after([&] { adam.step(); }), Catch::Contains(text));
+  CHECK_THAT(backward_after([&] { average.swap(); }), Catch::Contains(text));
+  CHECK(backward_after([] {}).empty());
+
+  Tape tape(f.context);
+  const Variable old = f.loss(tape, f.first, f.second);
+  sgd.step();
+  CHECK_THAT(error_of([&] { tape.backward(old); }), Catch::Contains(text));
+  tape.clear();
+  CHECK(tape.backward(f.loss(tape, f.first, f.second)).size() == 4);
 }
 
 TEST_CASE("backward writes straight into a bound bucket, and training moves bound values", "[nn]") {

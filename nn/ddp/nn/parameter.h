@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
 
 #include "ddp/base/stream.h"
@@ -32,6 +33,12 @@ class Parameter {
 
   [[nodiscard]] const std::string& name() const { return name_; }
   [[nodiscard]] const Tensor& value() const { return value_; }
+
+  // How often the value was changed. Whoever changes it calls mark_value_changed(), as optimizers
+  // and WeightAverage do, so that a tape can refuse a backward pass that would take the new values
+  // for those of its forward pass.
+  [[nodiscard]] std::uint64_t version() const { return version_; }
+  void mark_value_changed() { ++version_; }
 
   // Has the value's shape, dtype and device. Its memory is allocated and zeroed at the first call,
   // so a parameter whose gradient is bound never allocates any.
@@ -69,6 +76,7 @@ class Parameter {
   Tensor grad_;
   GradientOwner* grad_owner_ = nullptr;
   std::size_t grad_index_ = 0;  // the owner's
+  std::uint64_t version_ = 0;
   bool grad_is_allocated_ = false;
   bool has_grad_ = false;
   bool requires_grad_ = true;

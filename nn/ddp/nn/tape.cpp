@@ -49,7 +49,9 @@ const RandomKey& Tape::random_key() const {
 Variable Tape::watch(Parameter& parameter) {
   if (recording_ == Recording::kOff || !parameter.requires_grad()) return parameter.value();
   Watch& watch = watched_[&parameter];
-  if (watch.times == 0) watch.slot = add_slot(parameter.value(), &parameter);
+  if (watch.times == 0) {
+    watch = {.slot = add_slot(parameter.value(), &parameter), .version = parameter.version()};
+  }
   if (++watch.times == kManyTimes) warn_of_growth(parameter);
   return {parameter.value(), this, watch.slot};
 }
@@ -93,6 +95,18 @@ void Tape::check_loss(const Variable& loss) const {
     throw std::invalid_argument("[nn] backward: the loss is the parameter '" +
                                 slots_[index_of(loss)].parameter->name() +
                                 "' itself, expected the result of an operation");
+  }
+  check_unchanged();
+}
+
+// Operations keep the parameters' memory, not copies of their values.
+void Tape::check_unchanged() const {
+  for (const auto& [parameter, watch] : watched_) {
+    if (parameter->version() == watch.version) continue;
+    throw std::logic_error("[nn] backward: parameter '" + parameter->name() +
+                           "' has changed since the forward pass (an optimizer's step?), so "
+                           "gradients would be wrong: run the backward of a forward pass before "
+                           "its parameters change, or the forward pass again after clear()");
   }
 }
 

@@ -30,6 +30,7 @@ void Adam::step(const double* grad_scale) {
       tensors_.push_back({parameter.value().buffer(), parameter.grad().buffer(), group.exp_avgs[i],
                           group.exp_avg_sqs[i], ++steps[i]});
       parameter.clear_grad();
+      parameter.mark_value_changed();
     }
     context().run(cpu::adam_step, cu::adam_step, std::span<const AdamTensor>(tensors_),
                   at_its_rate(group.options, g), grad_scale);

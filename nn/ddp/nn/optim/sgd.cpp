@@ -28,6 +28,7 @@ void Sgd::step(const double* grad_scale) {
           {value, parameter.grad().buffer(),
            group.options.momentum == 0 ? value.slice(0, 0) : group.momentum_buffers[i]});
       parameter.clear_grad();
+      parameter.mark_value_changed();
     }
     context().run(cpu::sgd_step, cu::sgd_step, std::span<const SgdTensor>(tensors_),
                   at_its_rate(group.options, g), grad_scale);

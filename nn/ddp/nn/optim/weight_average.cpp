@@ -57,6 +57,7 @@ void WeightAverage::swap() {
     copy(value, kept, context_.stream());
     copy(average, value, context_.stream());
     copy(kept, average, context_.stream());
+    parameters_[i]->mark_value_changed();
   }
   is_swapped_ = !is_swapped_;
 }
