@@ -356,7 +356,10 @@ TEST_CASE("host allocations are aligned and zeroed, and empty ones are fine", "[
   const Buffer bytes{memory.data(), 1001, DType::kUInt8, kCpuDevice};
   for (const std::uint8_t byte : bytes.as<std::uint8_t>()) REQUIRE(byte == 0);
   CHECK(allocate_host(0).data() == nullptr);
-  CHECK_THROWS_AS(allocate_host(std::numeric_limits<std::size_t>::max()), std::bad_alloc);
+  const auto too_much = [] { return allocate_host(std::numeric_limits<std::size_t>::max()); };
+  CHECK_THROWS_AS(too_much(), std::bad_alloc);
+  CHECK(error_of([&] { static_cast<void>(too_much()); }) ==
+        "out of memory (cannot allocate 18446744073709551615 bytes of host memory)");
 }
 
 TEST_CASE("the text of a buffer gives its dtype, count and device", "[base]") {

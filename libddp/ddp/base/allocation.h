@@ -48,7 +48,7 @@ inline constexpr std::size_t kHostAlignment = 64;
   return round_up(size_bytes, kHostAlignment);
 }
 
-// Zeroed host memory aligned to kHostAlignment; throws std::bad_alloc.
+// Zeroed host memory aligned to kHostAlignment; throws a std::bad_alloc that names the size.
 [[nodiscard]] Allocation allocate_host(std::size_t size_bytes);
 
 }  // namespace ddp
