@@ -158,11 +158,8 @@ void DistributedDataParallel::Impl::warn_of_endless_guard() const {
   group_->recorder().begin_step(number_of_step());
   note_pass(step);
   control_.reset(step.samples, factor_.unit());
-  const double factor = factor_.begin_pass(step.samples, passes_.is_whole_step());
-  reducer_.begin(passes_.reduces() ? Reduction::kNow : Reduction::kLater, samples_ > 0);
-  if (step_samples_ == 0) reducer_.contribute_zeros();
-  reducer_.contribute_scaled(factor_.for_buckets());
-  return factor;
+  reducer_.begin(pass_);
+  return pass_.factors.loss;
 }
 
 void DistributedDataParallel::Impl::vote(std::size_t slot, bool in_favour) {
@@ -176,20 +173,20 @@ void DistributedDataParallel::Impl::vote(std::size_t slot, bool in_favour) {
   check_index("mark_ready", i);
   if (!reducer_.accepts(i)) marks_.refuse(i, number_of_step());
   state_ = State::kReducing;
-  if (passes_.reduces()) callers_.copy_in(i, stream);
-  if (finite_ && step_samples_ > 0) finite_->scan(i, gradient(i), stream);
+  if (pass_.reduces) callers_.copy_in(i, stream);
+  if (finite_ && pass_.step_samples > 0) finite_->scan(i, gradient(i), stream);
   reducer_.mark_ready(i, stream);
 }
 
 [[gnu::hot]] void DistributedDataParallel::Impl::wait(Stream stream) {
   if (state_ == State::kIdle) refuse_call("wait was called before begin_step");
   backward_span_.end();
-  marks_.check_all_ready(number_of_step(), samples_);
+  marks_.check_all_ready(number_of_step(), pass_.samples);
   stream_ = stream;
-  if (passes_.reduces()) {
+  if (pass_.reduces) {
     accounts_.backward_ended(stream);
     reduce(stream);
-    accounts_.ended(stream, step_samples_ == 0);
+    accounts_.ended(stream, pass_.step_samples == 0);
     step_span_.end();
     ++statistics_.steps;
   } else {
@@ -306,13 +303,16 @@ std::vector<Buffer> DistributedDataParallel::Impl::gradients() const {
   if (replicas_) own_.fingerprint = replicas_->begin_step(step_, stream_);
   if (same_data_) own_.gradient_fingerprint = same_data_->fingerprint();
   own_.times = accounts_.begin_step(step_, control_.arrived_ledger());
-  step_samples_ = 0;
 }
 
 // Adds what the caller says about one pass to the state of its step.
 void DistributedDataParallel::Impl::note_pass(const StepOptions& pass) {
-  samples_ = pass.samples;
-  step_samples_ += pass.samples;
+  const double samples_before = passes_.begins_step() ? 0 : pass_.step_samples;
+  pass_ = {.begins_step = passes_.begins_step(),
+           .reduces = passes_.reduces(),
+           .samples = pass.samples,
+           .step_samples = samples_before + pass.samples,
+           .factors = factor_.begin_pass(pass.samples, passes_.is_whole_step())};
   own_.is_active = own_.is_active || pass.is_active;
   if (pass.is_active) {  // a rank whose data ran out after an earlier pass tells no epoch
     own_.epoch = pass.epoch;
@@ -324,7 +324,7 @@ void DistributedDataParallel::Impl::note_pass(const StepOptions& pass) {
 
 void DistributedDataParallel::Impl::before_launch(std::size_t b, Stream stream) {
   if (b == 0) launch_control(stream);
-  if (same_data_ && SameDataCheck::compares(step_) && step_samples_ > 0) {
+  if (same_data_ && SameDataCheck::compares(step_) && pass_.step_samples > 0) {
     same_data_->take(b, stream);
   }
   if (use_ && b + 1 == reducer_.layout().buckets.size()) use_->write(stream);
@@ -349,14 +349,14 @@ void DistributedDataParallel::Impl::log_warnings(const ControlLedger& ledger) {
   if (use_) use_->read(stream);
   if (same_data_) same_data_->end_step(stream);
   finish_control(stream);
-  if (alone_ && step_samples_ == 0) log_warnings(control_.arrived_ledger());
-  if (replicas_) replicas_->end_step(stream, step_samples_ > 0);
-  if (factor_.divides() && !options_.fold_scale) average(stream);
+  if (alone_ && pass_.step_samples == 0) log_warnings(control_.arrived_ledger());
+  if (replicas_) replicas_->end_step(stream, pass_.step_samples > 0);
+  if (pass_.factors.divides && !options_.fold_scale) average(stream);
   const bool is_finite = !finite_ || finite_->check(number_of_step(), stream);
   if (!is_finite) ++statistics_.skipped_steps;
   callers_.copy_back(stream);
   outcome_.end_step(
-      {.is_active = own_.is_active, .has_samples = step_samples_ > 0, .is_finite = is_finite});
+      {.is_active = own_.is_active, .has_samples = pass_.step_samples > 0, .is_finite = is_finite});
   if (sketcher_ && is_finite)
     sketch_step(stream);  // a step that is skipped is no part of the model
 }
@@ -367,14 +367,14 @@ void DistributedDataParallel::Impl::hold(Stream stream) {
   reducer_.end_backward(stream);
   reducer_.wait(stream);
   control_.carry(stream);
-  if (step_samples_ == 0) callers_.copy_back(stream);
+  if (pass_.step_samples == 0) callers_.copy_back(stream);
   reducer_.order_producers_behind(stream);
 }
 
 // In a world of one no bucket has launched the control vector. It is needed only if the gradients
 // are divided, because the divisor is read from it.
 void DistributedDataParallel::Impl::finish_control(Stream stream) {
-  if (!factor_.divides()) return control_.finish_alone(own_, stream);
+  if (!pass_.factors.divides) return control_.finish_alone(own_, stream);
   if (alone_) launch_control(stream);
   control_.wait(stream);
 }

@@ -19,6 +19,7 @@
 #include "ddp/engine/distributed_data_parallel.h"
 #include "ddp/engine/loss_factor.h"
 #include "ddp/engine/packed_broadcast.h"
+#include "ddp/engine/pass.h"
 #include "ddp/engine/pass_plan.h"
 #include "ddp/engine/reducer.h"
 #include "ddp/engine/statistics/step_accounts.h"
@@ -99,7 +100,7 @@ class DistributedDataParallel::Impl {
   [[noreturn]] static void refuse_in_pass(const char* call);
   [[noreturn]] void refuse_unreduced() const;
   const double* folded_scale() const {
-    return factor_.divides() && options_.fold_scale ? control_.gradient_scale() : nullptr;
+    return pass_.factors.divides && options_.fold_scale ? control_.gradient_scale() : nullptr;
   }
   std::vector<Buffer> gradients() const;
   void open_step();
@@ -119,8 +120,7 @@ class DistributedDataParallel::Impl {
   PassPlan passes_;
   std::uint64_t step_ = 0;          // this engine's last step that has begun: 1, 2, ...
   std::uint64_t steps_before_ = 0;  // the training's steps before this engine's first one
-  double samples_ = 0;              // samples of this rank in this pass
-  double step_samples_ = 0;         // samples of this rank in the step so far
+  Pass pass_;                       // the last one that has begun
   Statistics statistics_;
   Stream stream_;  // the stream of the last wait()
   RankState own_;  // this rank's state in this step

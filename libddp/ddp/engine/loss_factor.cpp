@@ -27,18 +27,15 @@ LossFactor::LossFactor(const ProcessGroup& group, const DdpOptions& options)
   }
 }
 
-[[gnu::hot]] double LossFactor::begin_pass(SampleCount samples, bool is_whole_step) {
+[[gnu::hot]] PassFactors LossFactor::begin_pass(SampleCount samples, bool is_whole_step) {
   if (scales_buckets_ && !is_whole_step) {
     throw std::logic_error("[ddp] scale_at_ready does not work with accumulation");
   }
-  divides_ = !is_alone_ || !is_whole_step || is_sum_;
-  const double factor = is_sum_ || !divides_ ? 1 : samples / reference_;
-  if (scales_buckets_) {
-    for_buckets_ = factor;
-    return 1;
-  }
-  if (is_watchful_ && divides_) look_for_mistake(samples, factor, is_whole_step);
-  return factor;
+  const bool divides = !is_alone_ || !is_whole_step || is_sum_;
+  const double factor = is_sum_ || !divides ? 1 : samples / reference_;
+  if (scales_buckets_) return {.buckets = factor, .divides = divides};
+  if (is_watchful_ && divides) look_for_mistake(samples, factor, is_whole_step);
+  return {.loss = factor, .divides = divides};
 }
 
 // These are only warnings: the engine cannot see whether the caller multiplies the loss by the

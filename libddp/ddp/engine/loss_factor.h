@@ -3,6 +3,7 @@
 
 #include "ddp/collectives/process_group.h"
 #include "ddp/engine/ddp_options.h"
+#include "ddp/engine/pass.h"
 
 namespace ddp {
 
@@ -22,13 +23,9 @@ class LossFactor {
   // The unit in which the control vector counts the samples that the gradients are divided by.
   [[nodiscard]] double unit() const { return is_sum_ ? 1 : reference_; }
 
-  // Opens a pass, which may be its whole step, and returns the factor for the caller's loss. Throws
-  // std::logic_error for a part of a step with scale_at_ready.
-  [[nodiscard]] double begin_pass(SampleCount samples, bool is_whole_step);
-  // The factor for the buckets of this pass.
-  [[nodiscard]] double for_buckets() const { return for_buckets_; }
-  // True if the summed gradients of the step must be divided.
-  [[nodiscard]] bool divides() const { return divides_; }
+  // Of a pass, which may be its whole step. Throws std::logic_error for a part of a step with
+  // scale_at_ready.
+  [[nodiscard]] PassFactors begin_pass(SampleCount samples, bool is_whole_step);
 
  private:
   void look_for_mistake(SampleCount samples, double factor, bool is_whole_step);
@@ -39,8 +36,6 @@ class LossFactor {
   bool is_nominal_;   // n_ref is nominal_samples
   double reference_;  // n_ref
   bool is_watchful_;  // on rank 0, until a warning was given or there is nothing to warn of
-  bool divides_ = false;
-  double for_buckets_ = 1;
 };
 
 }  // namespace ddp

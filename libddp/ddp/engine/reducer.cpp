@@ -109,20 +109,16 @@ void Reducer::learn_uses() {
   for (GradientState& gradient : gradients_) gradient.expected = 0;
 }
 
-[[gnu::hot]] void Reducer::begin(Reduction reduction, bool has_samples) {
-  const bool begins_step = reduction_ == Reduction::kNow;
-  reduction_ = reduction;
-  has_samples_ = has_samples;
+[[gnu::hot]] void Reducer::begin(const Pass& pass) {
+  pass_ = pass;
   next_ = 0;
-  zeros_ = false;
-  factor_ = 1;
   order_.clear();
   producers_.clear();
   if (recorder_) recorder_->begin();
   for (BucketState& bucket : buckets_) bucket = {};
   for (GradientState& gradient : gradients_) {
     gradient.marks = 0;
-    if (begins_step) gradient.is_used = false;
+    if (pass.begins_step) gradient.is_used = false;
     if (gradient.expected > 0) ++buckets_[gradient.bucket].missing;
   }
 }
@@ -133,7 +129,7 @@ void Reducer::learn_uses() {
   }
   GradientState& gradient = gradients_[i];
   ++gradient.marks;
-  gradient.is_used = gradient.is_used || has_samples_;
+  gradient.is_used = gradient.is_used || pass_.samples > 0;
   const std::size_t b = gradient.bucket;
   join_producer(b, stream);
   if (uses_ == Uses::kLearning) {
@@ -143,10 +139,9 @@ void Reducer::learn_uses() {
   if (gradient.marks < gradient.expected) return;
   order_.push_back(i);
   if (--buckets_[b].missing > 0) return;
-  const bool reduces = communicates_ && reduction_ == Reduction::kNow;
-  if (reduces) group_.recorder().bucket_ready(launches_[b].label);
+  if (reduces()) group_.recorder().bucket_ready(launches_[b].label);
   if (recorder_) recorder_->ready(b, stream);
-  if (reduces && overlap_) launch_ready(stream);
+  if (reduces() && overlap_) launch_ready(stream);
 }
 
 // Gradients of one bucket may come from several streams. These are chained by events, so that the
@@ -194,7 +189,8 @@ void Reducer::launch(std::size_t b) {
   const cu::ProfilerSpan span(launch.span_name.c_str());
   const ScopedIssuer issued(group_, issuer_);
   zero_missing(b, producer);
-  if (factor_ != 1 && !zeros_) scale(bucket(b), factor_, producer);
+  const double factor = pass_.factors.buckets;
+  if (factor != 1 && !adds_zeros()) scale(bucket(b), factor, producer);
   before_launch_(b, producer);
   const ScopedKnownLabel labelled(group_, launch.label);
   is_reducing_ = true;
@@ -212,9 +208,8 @@ Work Reducer::all_reduce(std::size_t b, Stream producer) {
 [[gnu::hot]] void Reducer::end_backward(Stream consumer) {
   if (recorder_) recorder_->backward_ended(consumer);
   // A pass without samples may leave out marks, so nothing can be learned from it.
-  if (uses_ == Uses::kLearning && has_samples_ && !order_.empty()) remember_uses();
-  const bool launches = communicates_ && reduction_ == Reduction::kNow;
-  launches ? launch_rest(consumer) : close_without_launch(consumer);
+  if (uses_ == Uses::kLearning && pass_.samples > 0 && !order_.empty()) remember_uses();
+  reduces() ? launch_rest(consumer) : close_without_launch(consumer);
 }
 
 // A group's operations end in order, so without a hook a stream need only wait for the last bucket.
@@ -223,7 +218,6 @@ Work Reducer::all_reduce(std::size_t b, Stream producer) {
   const bool waits_for_last = !hook_ && group_.device().is_cuda() && next_ > 0;
   for (std::size_t b = waits_for_last ? next_ - 1 : 0; b < next_; ++b) finish_bucket(b, consumer);
   is_reducing_ = false;
-  is_held_ = reduction_ == Reduction::kLater;
   ready_order_.swap(order_);
   if (recorder_) recorder_->ended(consumer);
 }
@@ -249,7 +243,7 @@ void Reducer::remember_uses() {
 // Orders the consumer behind the producers, which an all_reduce does otherwise. If all of them are
 // one stream, there is nothing to do.
 void Reducer::close_without_launch(Stream consumer) {
-  const bool may_miss = zeros_ || !are_all_ready();
+  const bool may_miss = adds_zeros() || !are_all_ready();
   for (std::size_t b = 0; b < buckets_.size(); ++b) {
     if (buckets_[b].has_producer) join_producer(b, consumer);
     if (may_miss) zero_missing(b, consumer);
@@ -277,8 +271,8 @@ void Reducer::finish_bucket(std::size_t b, Stream consumer) {
 
 // Zeroes what this rank has nothing to add to.
 void Reducer::zero_missing(std::size_t b, Stream stream) const {
-  if (zeros_) return fill(bucket(b), 0, stream);
-  if (is_held_) return;
+  if (adds_zeros()) return fill(bucket(b), 0, stream);
+  if (is_held()) return;
   for (const std::size_t i : layout_.buckets[b].parameters) {
     if (!is_marked(i)) fill(gradient(i), 0, stream);
   }

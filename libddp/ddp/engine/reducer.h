@@ -14,13 +14,10 @@
 #include "ddp/cuda/cuda.h"
 #include "ddp/engine/bucket_layout.h"
 #include "ddp/engine/gradient_hook.h"
+#include "ddp/engine/pass.h"
 #include "ddp/engine/statistics/step_recorder.h"
 
 namespace ddp {
-
-// Whether a backward pass ends with its gradients summed over ranks, or leaves them in the buckets
-// for the next pass to add to.
-enum class Reduction : std::uint8_t { kNow, kLater };
 
 // Owns the flat gradient buckets and sums them over ranks while backward runs.
 //
@@ -96,8 +93,10 @@ class Reducer {
   // The elements behind the gradients of the last bucket.
   [[nodiscard]] Buffer tail() const;
 
-  // Opens a backward pass. Without samples, what it marks does not count as used.
-  void begin(Reduction reduction, bool has_samples);
+  // Opens a backward pass. If it has no samples, what it marks does not count as used; if its step
+  // has had none so far, each bucket is zeroed before its launch, or without one at the end of
+  // backward.
+  void begin(const Pass& pass);
 
   // Whether gradient i may be marked once more in this pass.
   [[nodiscard]] bool accepts(std::size_t i) const {
@@ -116,9 +115,9 @@ class Reducer {
   [[nodiscard]] bool is_marked(std::size_t i) const { return gradients_.at(i).marks > 0; }
   // True if gradient i must be marked in each pass.
   [[nodiscard]] bool is_expected(std::size_t i) const { return gradients_.at(i).expected > 0; }
-  // True if the buckets hold gradients of this step: earlier passes have written or zeroed all of
-  // them.
-  [[nodiscard]] bool is_held() const { return is_held_; }
+  // True in a pass whose buckets hold gradients of this step: earlier passes have written or zeroed
+  // all of them.
+  [[nodiscard]] bool is_held() const { return !pass_.begins_step; }
   // True if gradient i was marked in a pass of this step that has samples. Once uses have been
   // learned, also true for every gradient that is expected.
   [[nodiscard]] bool is_used(std::size_t i) const {
@@ -130,7 +129,7 @@ class Reducer {
   [[nodiscard]] std::span<const std::size_t> ready_order() const { return ready_order_; }
 
   // Ends backward: no gradient of this pass will be marked any more. Zeroes the gradients that were
-  // not marked and launches the remaining buckets; a pass with Reduction::kLater launches nothing.
+  // not marked and launches the remaining buckets, if the pass reduces.
   void end_backward(Stream consumer);
   // Call after end_backward(). Orders `consumer` behind all sums.
   void wait(Stream consumer);
@@ -144,12 +143,6 @@ class Reducer {
   // ProcessGroup::release() does, because the device is not idle, without which pinned memory
   // cannot be freed, before a late rank has come.
   void release() noexcept;
-
-  // Makes the pass zero each bucket before its launch, or without one at the end of backward,
-  // because this rank has had no samples in the step so far.
-  void contribute_zeros() { zeros_ = true; }
-  // Makes the pass multiply each bucket by `factor` before its launch.
-  void contribute_scaled(double factor) { factor_ = factor; }
 
   [[nodiscard]] std::uint64_t launches() const { return launch_count_; }
 
@@ -176,6 +169,9 @@ class Reducer {
     std::string span_name;  // shown by profilers
   };
 
+  // This rank has nothing to add to the sums.
+  [[nodiscard]] bool adds_zeros() const { return pass_.step_samples == 0; }
+  [[nodiscard]] bool reduces() const { return communicates_ && pass_.reduces; }
   [[nodiscard]] GradientBucket describe(std::size_t b) const;
   void join_producer(std::size_t b, Stream stream);
   void note_producer(Stream stream);
@@ -207,14 +203,10 @@ class Reducer {
   std::vector<Stream> producers_;   // of this pass, each once
   std::vector<std::size_t> order_;  // gradients that became ready in this pass, in that order
   Uses uses_ = Uses::kOnce;
-  Reduction reduction_ = Reduction::kNow;
+  Pass pass_;
   bool communicates_;
   bool overlap_;
-  bool is_held_ = false;
   bool is_reducing_ = false;  // buckets were launched that wait() has not finished
-  bool has_samples_ = true;   // in this pass
-  bool zeros_ = false;
-  double factor_ = 1;
   const double* divisor_;
   std::size_t next_ = 0;                    // the bucket to launch next
   std::unique_ptr<StepRecorder> recorder_;  // null unless times are recorded
