@@ -41,7 +41,7 @@ void on_two_ranks(const std::function<void(const Group&)>& fn) {
 
 }  // namespace
 
-TEST_CASE("training.md: accumulation on raw arrays", "[docs]") {
+TEST_CASE("docs/training.md: accumulation on raw arrays", "[docs]") {
   on_two_ranks([](const Group& group) {
     std::vector<float> weight(3), gradients(3);
     ddp::DistributedDataParallel ddp(
@@ -71,7 +71,7 @@ TEST_CASE("training.md: accumulation on raw arrays", "[docs]") {
   });
 }
 
-TEST_CASE("training.md: ranks as threads of a test", "[docs]") {
+TEST_CASE("docs/collectives.md: ranks as threads of a test", "[docs]") {
   const std::size_t ranks = 3;
   std::atomic<int> sum = 0;
   const auto test_body = [&](const Group& group) {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 //
-// The parts of docs/training.md around the loop; training_recipe_test.cpp has the loop, and
-// examples/spirals.cpp a module and a dataset. docs_test.cpp compares the document with all three.
+// The parts of docs/training.md, models.md and data.md around the loop; training_recipe_test.cpp
+// has the loop, and examples/spirals.cpp a module and a dataset. docs_test.cpp compares the
+// documents with all three.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
 //
-// The C++ of docs/training.md, whose every block stands here, in training_recipe_parts_test.cpp or
-// in examples/spirals.cpp as it is there (docs_test.cpp compares). Two ranks train on noise; what
-// they must find is checked behind each block.
+// The C++ of docs/training.md, models.md, data.md and checkpoints.md, whose blocks stand here, in
+// training_recipe_parts_test.cpp, examples/spirals.cpp or docs_code_test.cpp as they are there
+// (docs_test.cpp compares). Two ranks train on noise; what they must find is checked behind each
+// block.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>

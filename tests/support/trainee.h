@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// The models, data and ranks of the tests of docs/training.md.
+// The models, data and ranks of the tests of docs/training.md and its neighbours.
 #pragma once
 
 #include <signal.h>

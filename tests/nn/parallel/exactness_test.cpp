@@ -71,7 +71,7 @@ TEST_CASE("a step of several passes equals a step of one", "[exactness]") {
 }
 
 TEST_CASE("in float32 the models of 1 to 4 ranks are equal to rounding", "[exactness]") {
-  // Few enough steps that rounding does not yet flip a ReLU or a max-pool (docs/architecture.md).
+  // Few enough steps that rounding does not yet flip a ReLU or a max-pool (docs/training.md).
   for (const ExactEpoch& epoch :
        {ExactEpoch{.model = "mlp", .samples = 799}, ExactEpoch{.model = "lenet5", .samples = 79}}) {
     const Tensors alone = train<float>(Backend::kShm, 1, epoch);
