@@ -8,9 +8,11 @@
 #include <cstring>
 #include <functional>
 #include <random>
+#include <vector>
 
 #include "ddp/base/error.h"
 #include "ddp/buffer_ops/buffer_ops.h"
+#include "ddp/buffer_ops/host_transfer.h"
 #include "ddp/cuda/cuda.h"
 #include "gpu/emulated.h"
 #include "support/padded_buffer.h"
@@ -252,4 +254,19 @@ TEST_CASE("CUDA operations refuse operands on the CPU", "[gpu][buffer_ops]") {
   CHECK_THROWS_AS(cu::fill(buffer_of(host), 1, Stream{}), std::invalid_argument);
   CHECK_THROWS_AS(cu::copy(buffer_of(host), buffer_of(host, cuda_device(0)), Stream{}),
                   std::invalid_argument);
+}
+
+TEST_CASE("a copy between the host and a device casts on the host", "[gpu][buffer_ops]") {
+  const Gpu gpu;
+  const std::vector<float> values = {1, -0.5F, 3, 0x1p-9F, 65504};
+  std::vector<float> source = values;
+  for (const DType dtype : {DType::kFloat16, DType::kFloat64, DType::kFloat32}) {
+    CAPTURE(to_string(dtype));
+    const Allocation memory = cu::allocate_device(source.size() * size_of(dtype), gpu.device());
+    const Buffer on_device{memory.data(), source.size(), dtype, gpu.device()};
+    copy_and_wait(buffer_of(source), on_device, gpu.stream());
+    std::vector<float> back(source.size());
+    copy_and_wait(on_device, buffer_of(back), gpu.stream());
+    CHECK(back == values);
+  }
 }

@@ -3,7 +3,7 @@
 
 #include <cstddef>
 
-#include "ddp/io/host_transfer.h"
+#include "ddp/buffer_ops/host_transfer.h"
 
 namespace ddp {
 

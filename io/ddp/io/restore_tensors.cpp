@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "ddp/base/error.h"
+#include "ddp/buffer_ops/host_transfer.h"
 #include "ddp/io/checkpoint_file.h"
-#include "ddp/io/host_transfer.h"
 
 namespace ddp {
 namespace {

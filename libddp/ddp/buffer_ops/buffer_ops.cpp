@@ -5,7 +5,7 @@
 #include <string>
 
 #include "ddp/buffer_ops/checks.h"
-#include "ddp/cuda/cuda.h"
+#include "ddp/buffer_ops/host_transfer.h"
 
 namespace ddp {
 namespace buffer_ops {
@@ -93,13 +93,7 @@ double item(const Buffer& source, Stream stream) {
   }
   alignas(double) std::byte raw[sizeof(double)];
   const Buffer host{raw, 1, source.dtype, kCpuDevice};
-  if (source.device.is_cuda()) {
-    const cu::DeviceGuard guard(source.device);
-    cu::copy_async(raw, source.data, source.size_bytes(), stream);
-    cu::synchronize(stream);
-  } else {
-    cpu::copy(source, host);
-  }
+  copy_and_wait(source, host, stream);
   double value = 0;
   cpu::cast(host, {&value, 1, DType::kFloat64, kCpuDevice});
   return value;

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT
 #include "ddp/nn/context.h"
 
-#include <cstring>
 #include <stdexcept>
 #include <string>
+
+#include "ddp/buffer_ops/host_transfer.h"
 
 namespace ddp::nn {
 
@@ -61,7 +62,8 @@ void Context::copy_from_host(const void* source, std::size_t size_bytes,
     throw std::invalid_argument("[nn] from_host: " + std::to_string(size_bytes) + " bytes for " +
                                 to_string(target));
   }
-  copy_and_wait(source, target.data, size_bytes);
+  copy_and_wait({const_cast<void*>(source), target.count, target.dtype, kCpuDevice}, target,
+                stream_);
 }
 
 void Context::copy_to_host(const Buffer& source, DType dtype, void* target) const {
@@ -69,18 +71,7 @@ void Context::copy_to_host(const Buffer& source, DType dtype, void* target) cons
     throw std::invalid_argument("[nn] to_host: " + to_string(source) + " read as " +
                                 std::string(to_string(dtype)));
   }
-  copy_and_wait(source.data, target, source.size_bytes());
-}
-
-void Context::copy_and_wait(const void* source, void* target, std::size_t size_bytes) const {
-  if (size_bytes == 0) return;
-  if (!device_.is_cuda()) {
-    std::memcpy(target, source, size_bytes);
-    return;
-  }
-  const cu::DeviceGuard guard(device_);
-  cu::copy_async(target, source, size_bytes, stream_);
-  cu::synchronize(stream_);
+  copy_and_wait(source, {target, source.count, dtype, kCpuDevice}, stream_);
 }
 
 }  // namespace ddp::nn

@@ -118,7 +118,6 @@ class Context {
   cu::Conv2dBackend& cuda_conv2d();
   void copy_from_host(const void* source, std::size_t size_bytes, const Buffer& target) const;
   void copy_to_host(const Buffer& source, DType dtype, void* target) const;
-  void copy_and_wait(const void* source, void* target, std::size_t size_bytes) const;
 
   Device device_;
   Float32Precision precision_;

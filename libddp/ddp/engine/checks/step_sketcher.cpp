@@ -11,8 +11,7 @@
 #include "ddp/base/env_reader.h"
 #include "ddp/base/error.h"
 #include "ddp/base/random.h"
-#include "ddp/buffer_ops/buffer_ops.h"
-#include "ddp/cuda/cuda.h"
+#include "ddp/buffer_ops/host_transfer.h"
 
 namespace ddp {
 namespace {
@@ -22,26 +21,8 @@ std::atomic<int> engines_behind = 0;  // that exist and have not made the steps 
 
 std::vector<double> to_host(const Buffer& buffer, Stream stream) {
   std::vector<double> result(buffer.count);
-  if (!buffer.device.is_cuda()) {
-    cpu::cast(buffer, buffer_of(result));
-    return result;
-  }
-  const cu::DeviceGuard guard(buffer.device);
-  std::vector<std::byte> raw(buffer.size_bytes());
-  cu::copy_async(raw.data(), buffer.data, raw.size(), stream);
-  cu::synchronize(stream);
-  cpu::cast({raw.data(), buffer.count, buffer.dtype, kCpuDevice}, buffer_of(result));
+  copy_and_wait(buffer, buffer_of(result), stream);
   return result;
-}
-
-void from_host(std::vector<double>& values, const Buffer& buffer) {
-  const Buffer source = buffer_of(values);
-  if (!buffer.device.is_cuda()) return cpu::cast(source, buffer);
-  const cu::DeviceGuard guard(buffer.device);
-  std::vector<std::byte> raw(buffer.size_bytes());
-  cpu::cast(source, {raw.data(), buffer.count, buffer.dtype, kCpuDevice});
-  cu::copy_async(buffer.data, raw.data(), raw.size(), {});
-  cu::synchronize({});
 }
 
 // The distance from 1 to the next number of this type.
@@ -65,7 +46,7 @@ void nudge(const Buffer& value, std::size_t index) {
   for (std::size_t i = 0; i < elements.size(); ++i) {
     elements[i] *= random_bits(0, index, i) % 2 == 0 ? 1 + epsilon : 1 - epsilon;
   }
-  from_host(elements, value);
+  copy_and_wait(buffer_of(elements), value, {});
 }
 
 }  // namespace

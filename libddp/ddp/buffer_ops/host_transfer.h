@@ -15,8 +15,7 @@ class HostTransfer {
  public:
   explicit HostTransfer(Stream stream) : stream_(stream) {}
 
-  // Source and target must have the same count. Only a source in CPU memory may have another dtype
-  // than its target; it is then cast.
+  // Source and target have the same count. If their dtypes differ, the elements are cast.
   void copy(const Buffer& source, const Buffer& target);
   void wait();
 
@@ -26,5 +25,8 @@ class HostTransfer {
   Stream stream_;
   std::optional<Device> pending_on_;
 };
+
+// One such copy, which has been made when this returns.
+void copy_and_wait(const Buffer& source, const Buffer& target, Stream stream);
 
 }  // namespace ddp

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "ddp/io/host_transfer.h"
+#include "ddp/buffer_ops/host_transfer.h"
 
 #include <cstring>
 
@@ -23,14 +23,18 @@ void HostTransfer::copy(const Buffer& source, const Buffer& target) {
   pending_on_ = device;
 }
 
-// Casts on the CPU also for a device, so that no device memory is needed beside the target.
+// Casts on the CPU also for a device, so that no device memory is needed beside the caller's. It
+// waits, because the memory on the host is released at the end.
 void HostTransfer::convert(const Buffer& source, const Buffer& target) {
-  if (!target.device.is_cuda()) return cpu::cast(source, target);
-  const Allocation memory = allocate_host(target.size_bytes());
-  const Buffer converted{memory.data(), target.count, target.dtype, kCpuDevice};
-  cpu::cast(source, converted);
-  copy(converted, target);
-  wait();  // the copy reads memory that is about to be released
+  if (!source.device.is_cuda() && !target.device.is_cuda()) return cpu::cast(source, target);
+  const bool is_upload = target.device.is_cuda();
+  const DType dtype = is_upload ? target.dtype : source.dtype;
+  const Allocation memory = allocate_host(source.count * size_of(dtype));
+  const Buffer on_host{memory.data(), source.count, dtype, kCpuDevice};
+  if (is_upload) cpu::cast(source, on_host);
+  is_upload ? copy(on_host, target) : copy(source, on_host);
+  wait();
+  if (!is_upload) cpu::cast(on_host, target);
 }
 
 void HostTransfer::wait() {
@@ -38,6 +42,12 @@ void HostTransfer::wait() {
   const cu::DeviceGuard guard(*pending_on_);
   cu::synchronize(stream_);
   pending_on_.reset();
+}
+
+void copy_and_wait(const Buffer& source, const Buffer& target, Stream stream) {
+  HostTransfer transfer(stream);
+  transfer.copy(source, target);
+  transfer.wait();
 }
 
 }  // namespace ddp
