@@ -112,7 +112,12 @@ void NodeWatch::begin(int generation) {
 }
 
 // Only the main thread changes generation_.
-void NodeWatch::open() { meeting_.store->set(generation_ + "/open", "1"); }
+void NodeWatch::open() { fresh_store()->set(generation_ + "/open", "1"); }
+
+// The connection of the meeting is idle while workers run, and a firewall may forget it.
+std::shared_ptr<Store> NodeWatch::fresh_store() const {
+  return meeting_.store->clone(kStoreTimeout);
+}
 
 OtherNodes::News NodeWatch::news() {
   wake_up_.acknowledge();
@@ -149,7 +154,7 @@ std::optional<std::string> NodeWatch::agree_on_failure(const std::string& own) {
   const std::string key = generation_ + "/failure";
   if (*news.failed_node != meeting_.self) return await_failure(key);
   try {
-    meeting_.store->set(key, own);
+    fresh_store()->set(key, own);
   } catch (const Error&) {
     // The others learn only that this node has failed.
   }
@@ -181,16 +186,17 @@ OtherNodes::News NodeWatch::await(bool (*are_enough)(const News&)) {
 // The failed node may vanish while it is waited for, which is known only after signs_.vanished.
 std::optional<std::string> NodeWatch::await_failure(const std::string& key) {
   WaitLimit limit(*this, 2 * signs_.vanished);
-  try {
-    while (!meeting_.store->wait_for(key, limit.next_look())) {
-      if (has_lost_node() || limit.passed()) return std::nullopt;
+  std::shared_ptr<Store> store;
+  while (!has_lost_node() && !limit.passed()) {
+    try {
+      if (!store) store = fresh_store();
+      if (store->wait_for(key, limit.next_look())) return store->get(key);
+    } catch (const Error&) {  // the thread is about to notice, too, unless it was this connection
+      store.reset();
+      std::this_thread::sleep_for(kBetweenTalks);
     }
-    return meeting_.store->get(key);
-  } catch (const Error&) {
-    // The thread has its own connection, and is about to notice, too.
-    (void)await([](const News& now) { return !now.lost.empty(); });
-    return std::nullopt;
   }
+  return std::nullopt;
 }
 
 bool NodeWatch::has_lost_node() {
@@ -206,10 +212,11 @@ void NodeWatch::leave() {
   await(limit, [this] { return said_ == written_ || !news_.lost.empty(); });
   const auto can_leave = [this] { return node_count() - (has_lost_node() ? 1 : 0); };
   try {
-    auto left = meeting_.store->add(kLeftKey, 1);
+    const std::shared_ptr<Store> store = fresh_store();
+    auto left = store->add(kLeftKey, 1);
     while (meeting_.self == 0 && left < can_leave() && !limit.passed()) {
       std::this_thread::sleep_for(kBetweenLooks);
-      left = meeting_.store->add(kLeftKey, 0);
+      left = store->add(kLeftKey, 0);
     }
   } catch (const Error&) {
     // A node that cannot reach the store need not be waited for.
@@ -226,7 +233,7 @@ void NodeWatch::run() {
   }
 }
 
-// A slow store may answer the next time; a closed connection stays closed.
+// A slow store may answer the next time, and a connection that has broken is made anew then.
 void NodeWatch::talk() {
   std::unique_lock lock(mutex_);
   const std::string generation = generation_;
@@ -239,9 +246,11 @@ void NodeWatch::talk() {
     look(generation);
     exchange_signs_of_life();
     store_life_.silence(++store_answers_);
+    has_broken_ = false;
   } catch (const Error& error) {
-    const bool may_answer_yet = dynamic_cast<const TimeoutError*>(&error) != nullptr;
-    if (may_answer_yet && store_life_.silence(store_answers_) < signs_.vanished) return;
+    const bool is_late = dynamic_cast<const TimeoutError*>(&error) != nullptr;
+    if (is_late && store_life_.silence(store_answers_) < signs_.vanished) return;
+    if (!is_late && store_ && !std::exchange(has_broken_, true)) return;
     const std::lock_guard relock(mutex_);
     lose(describe(0) + " cannot be reached any more: " + ddp::describe(error));
   }

@@ -96,6 +96,7 @@ class NodeWatch : public OtherNodes {
   void await(WaitLimit& limit, const Condition& holds);
   [[nodiscard]] News await(bool (*are_enough)(const News&));
   [[nodiscard]] std::optional<std::string> await_failure(const std::string& key);
+  [[nodiscard]] std::shared_ptr<Store> fresh_store() const;
   [[nodiscard]] bool has_lost_node();
   template <typename T>
   void say(T Words::*word, T what);
@@ -113,10 +114,11 @@ class NodeWatch : public OtherNodes {
   SignsOfLife signs_;
   std::function<bool()> is_interrupted_;
   WakeUp wake_up_;
-  std::shared_ptr<Store> store_;  // used only by the thread, like the four below
+  std::shared_ptr<Store> store_;  // used only by the thread, like the five below
   std::vector<Peer> peers_;       // nodes that this node watches
   LifeSign store_life_;
   std::uint64_t store_answers_ = 0;
+  bool has_broken_ = false;  // the connection, in the last talk
   Deadline next_sign_of_life_;
   std::mutex mutex_;
   std::condition_variable changed_;

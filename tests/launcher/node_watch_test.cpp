@@ -29,6 +29,7 @@
 #include "support/gate.h"
 #include "support/meet_nodes.h"
 #include "support/observed_store.h"
+#include "support/relay.h"
 #include "support/run_ranks.h"
 
 using Catch::Matchers::Contains;
@@ -39,6 +40,7 @@ using ddp::test::expect;
 using ddp::test::meet;
 using ddp::test::ObservedStore;
 using ddp::test::plan_of;
+using ddp::test::Relay;
 using ddp::test::run_ranks;
 using namespace ddp::launcher;
 using namespace std::chrono_literals;
@@ -228,7 +230,7 @@ class EndingStore : public ddp::test::ForwardingStore {
     ForwardingStore::wait(keys, timeout);
   }
   std::shared_ptr<ddp::Store> clone(Timeout timeout) const override {
-    return store()->clone(timeout);
+    return std::make_shared<EndingStore>(store()->clone(timeout), server_);
   }
 
  private:
@@ -330,6 +332,29 @@ TEST_CASE("a node's load on the store does not grow with the number of nodes", "
   CHECK(keys.contains("alive/1"));
   CHECK_FALSE(keys.contains("alive/2"));
   CHECK_FALSE(keys.contains("gen/0/ended/0"));
+}
+
+// As by a firewall that forgets idle connections, or is set up anew.
+TEST_CASE("a node whose connections are reset is not lost, and tells its failure", "[nodes]") {
+  const TcpServer server({"127.0.0.1", 0});
+  Relay relay(server.endpoint());
+  run_ranks(2, [&](int rank) {
+    NodePlan plan = plan_of(rank, 2, server);
+    if (rank == 1) plan.store = relay.endpoint();
+    NodeWatch watch(meet(plan, 1));
+    if (rank == 1) {
+      relay.break_now();
+      watch.claim_failure();
+    }
+    const OtherNodes::News news = await(watch, is_bad);
+    expect(news.failed_node == 1 && news.lost.empty(), news.lost);
+    if (rank == 1) relay.break_at_next_byte();
+    const std::string own = "failure of node " + std::to_string(rank);
+    expect(watch.agree_on_failure(own) == "failure of node 1", "node 1 tells of it");
+    watch.end_generation();
+    expect(watch.wait_for_all(), "both end");
+    watch.leave();
+  });
 }
 
 TEST_CASE("a node that loses the store reports this", "[nodes]") {

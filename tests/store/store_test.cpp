@@ -41,6 +41,8 @@ using test::run_ranks;
 
 namespace {
 
+constexpr std::size_t kServerIdRequest = 40;  // bytes of the COMPARE_SET of wire::kServerIdKey
+
 void check_common_behaviour(Store& store) {
   store.set("k", "v");
   CHECK(store.get("k") == "v");
@@ -201,10 +203,12 @@ TEST_CASE("a wait that ends while it is cancelled leaves the connection usable",
     };
     take(5);                  // VALIDATE
     send(take(5).substr(1));  // PING
-    take(1 + 8 + 8 + 2);      // WAIT for "/k"
-    take(1);                  // CANCEL_WAIT, since we did not answer in time …
-    send(hex("0001"));        // … but only now: STOP_WAITING, then WAIT_CANCELED
-    take(1 + 8 + 2);          // GET "/k"
+    take(kServerIdRequest);
+    send(hex("01000000000000003f"));
+    take(1 + 8 + 8 + 2);  // WAIT for "/k"
+    take(1);              // CANCEL_WAIT, since we did not answer in time …
+    send(hex("0001"));    // … but only now: STOP_WAITING, then WAIT_CANCELED
+    take(1 + 8 + 2);      // GET "/k"
     patient = !client.wait_readable(Deadline::after(50ms));  // although its timeout is 20 ms
     if (!patient) return;
     send(hex("010000000000000076"));
@@ -239,6 +243,10 @@ TEST_CASE("a server that answers too late is asked again over a new connection",
       std::array<std::byte, 10> greeting;  // VALIDATE, PING
       client.receive_all(greeting, Deadline::after(5s));
       client.send_all(std::span(greeting).subspan(6), Deadline::after(5s));
+      std::array<std::byte, kServerIdRequest> request;
+      client.receive_all(request, Deadline::after(5s));
+      const std::string no_id = hex("01000000000000003f");
+      client.send_all(std::as_bytes(std::span(no_id)), Deadline::after(5s));
       return client;
     };
     const Socket silent = greet(accept());

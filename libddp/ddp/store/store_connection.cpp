@@ -10,12 +10,17 @@
 #include "ddp/store/store.h"
 
 namespace ddp {
+namespace {
 
-void StoreConnection::open(const Endpoint& endpoint, Deadline deadline) {
-  socket_ = Socket::connect(endpoint, deadline);
+std::uint32_t ping_nonce() { return static_cast<std::uint32_t>(::getpid()); }
+
+}  // namespace
+
+void StoreConnection::open(const Endpoint& endpoint, Deadline to_connect, Deadline to_answer) {
+  socket_ = Socket::connect(endpoint, to_connect);
   in_begin_ = in_end_ = 0;
   try {
-    greet(deadline);
+    greet(to_answer);
   } catch (const NetworkError& error) {
     throw NetworkError(std::string(error.what()) +
                        " right after connecting: another program may listen there, or a store that "
@@ -29,12 +34,25 @@ void StoreConnection::greet(Deadline deadline) {
   // PyTorch's libuv server wants these five bytes in one piece.
   request(wire::Opcode::kValidate).integer(wire::kMagic);
   send(deadline);
-  const auto nonce = static_cast<std::uint32_t>(::getpid());
-  request(wire::Opcode::kPing).integer(nonce);
+  out_.clear();
+  add_ping();
+  wire::Writer(out_)
+      .opcode(wire::Opcode::kCompareSet)
+      .bytes(wire::kServerIdKey)
+      .bytes(wire::kNoServerId)
+      .bytes(wire::kNoServerId);
   send(deadline);
-  if (receive<std::uint32_t>(deadline) != nonce) {
-    throw NetworkError("the server answered PING wrongly");
-  }
+  receive_pong(deadline);
+  server_id_ = receive_bytes(deadline);
+}
+
+void StoreConnection::add_ping() {
+  wire::Writer(out_).opcode(wire::Opcode::kPing).integer(ping_nonce());
+}
+
+void StoreConnection::receive_pong(Deadline deadline) {
+  if (receive<std::uint32_t>(deadline) == ping_nonce()) return;
+  throw NetworkError("the server answered PING wrongly");
 }
 
 wire::Writer StoreConnection::request(wire::Opcode opcode) {
@@ -53,6 +71,12 @@ wire::Writer StoreConnection::request(wire::Opcode opcode, std::span<const std::
 
 void StoreConnection::send(Deadline deadline) {
   socket_.send_all(std::as_bytes(std::span(out_)), deadline);
+}
+
+void StoreConnection::send_and_confirm(Deadline deadline) {
+  add_ping();
+  send(deadline);
+  receive_pong(deadline);
 }
 
 std::string StoreConnection::receive_bytes(Deadline deadline) {

@@ -28,10 +28,17 @@ class StoreConnection {
 
   explicit StoreConnection(std::chrono::microseconds spin) : spin_(spin) {}
 
-  // Connects, and makes sure that a store answers.
-  void open(const Endpoint& endpoint, Deadline deadline);
-  void close() { socket_.close(); }
+  // Connects until the first deadline, and waits for a store's answer until the second one.
+  void open(const Endpoint& endpoint, Deadline to_connect, Deadline to_answer);
+  // What was not received yet may have failed already for the caller, so it is not delivered later.
+  void close() { socket_.abandon(); }
   [[nodiscard]] bool is_open() const { return socket_.is_open(); }
+  // Of the server that was connected to last: see wire::kServerIdKey.
+  [[nodiscard]] const std::string& server_id() const { return server_id_; }
+  // Between two requests: whether the server has closed the connection, or it has broken.
+  [[nodiscard]] bool has_broken() const {
+    return socket_.wait_readable(Deadline::after(Timeout(0)));
+  }
   [[nodiscard]] std::string local_address() const { return socket_.local_endpoint().host; }
   [[nodiscard]] Endpoint server() const { return socket_.peer_endpoint(); }
 
@@ -40,6 +47,8 @@ class StoreConnection {
   wire::Writer request(wire::Opcode opcode);
   wire::Writer request(wire::Opcode opcode, std::span<const std::string> keys);
   void send(Deadline deadline);
+  // For requests without an answer: returns when the server has taken this one.
+  void send_and_confirm(Deadline deadline);
 
   template <class T>
   [[nodiscard]] T receive(Deadline deadline) {
@@ -64,6 +73,8 @@ class StoreConnection {
 
  private:
   void greet(Deadline deadline);
+  void add_ping();
+  void receive_pong(Deadline deadline);
   [[nodiscard]] bool fill(Deadline deadline);
   [[nodiscard]] bool took(std::optional<std::size_t> received);
   void receive_into(std::span<std::byte> target, Deadline deadline);
@@ -71,6 +82,7 @@ class StoreConnection {
   Socket socket_;
   Spin spin_;
   std::string out_;
+  std::string server_id_;
   std::array<std::byte, 4096> in_;
   std::size_t in_begin_ = 0;
   std::size_t in_end_ = 0;

@@ -4,11 +4,23 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdlib>
+#include <random>
+#include <utility>
 
 #include "ddp/base/error.h"
 #include "ddp/store/counter.h"
 
 namespace ddp {
+namespace {
+
+std::string draw_server_id() {
+  std::random_device random;
+  return std::to_string((std::uint64_t{random()} << 32) | random());
+}
+
+}  // namespace
+
+StoreState::StoreState(ReplySink reply) : reply_(std::move(reply)), server_id_(draw_server_id()) {}
 
 void StoreState::handle(ClientId client, const wire::Request& request) {
   using wire::Opcode;
@@ -98,6 +110,7 @@ std::int64_t StoreState::add_to_counter(std::string_view key, std::int64_t delta
 
 void StoreState::compare_set(ClientId client, const wire::Request& request) {
   const std::string_view key = request.keys[0];
+  if (key == wire::kServerIdKey) return reply_bytes(client, server_id_);
   const std::string_view expected = request.values[0];
   const std::string_view desired = request.values[1];
   const auto found = values_.find(key);

@@ -23,7 +23,7 @@ class StoreState {
   using ClientId = std::uint64_t;
   using ReplySink = std::function<void(ClientId, std::string_view)>;
 
-  explicit StoreState(ReplySink reply) : reply_(std::move(reply)) {}
+  explicit StoreState(ReplySink reply);
 
   // Throws NetworkError if the request cannot be served; the client should then be dropped.
   void handle(ClientId client, const wire::Request& request);
@@ -65,6 +65,7 @@ class StoreState {
   void reply_bytes(ClientId client, std::string_view value);
 
   ReplySink reply_;
+  std::string server_id_;  // tells a client that connects again whether this is the same store
   std::map<std::string, std::string, std::less<>> values_;
   std::map<std::string, std::deque<std::string>, std::less<>> queues_;
   std::map<std::string, std::vector<WaitId>, std::less<>> waits_by_key_;

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <mutex>
+#include <thread>
 
 #include "ddp/base/error.h"
 #include "ddp/base/net/socket.h"
@@ -52,6 +53,14 @@ void check_request(Keys keys, Values values) {
   check_limit("a request", request_bytes, wire::kMaxRequestBytes);
 }
 
+// Whether a request may be sent once more if its connection broke before the answer came.
+enum class Repeat { kNo, kYes };
+
+// A server that refuses a new connection for so long has ended; a firewall that is being set up
+// anew may do so for a moment.
+constexpr Timeout kRefusedFor = std::chrono::seconds(1);
+constexpr Timeout kBetweenTries{10};
+
 constexpr const char* kNoGreeting =
     ": connections are taken, but not answered: the store's process may be stopped, or "
     "another program listens there";
@@ -64,31 +73,47 @@ class TcpStore::Impl {
       : endpoint_(endpoint), options_(options), connection_(options.spin) {
     explained(
         {"connect", {}, options.timeout},
-        [&] { connection_.open(endpoint_, Deadline::after(options.timeout)); }, kNoGreeting);
+        [&] {
+          const Deadline deadline = Deadline::after(options.timeout);
+          connection_.open(endpoint_, deadline, deadline);
+        },
+        kNoGreeting);
     local_address_ = connection_.local_address();
     server_ = connection_.server();
+    server_id_ = connection_.server_id();
   }
 
   // Runs one exchange under the lock. Afterwards the connection is either in step with the server,
-  // or closed: until the next call if the server was only late (it may have been stopped for a
-  // while), otherwise for good.
+  // or closed: until the next call, unless the server refuses another one.
   template <class F>
-  auto call(const char* operation, Keys keys, Values values, Timeout timeout, F&& exchange) {
+  auto call(const char* operation, Keys keys, Values values, Timeout timeout, Repeat repeat,
+            F&& exchange) {
     check_request(keys, values);
     const Call call{operation, keys, timeout};
     const Deadline deadline = Deadline::after(timeout);
     const std::unique_lock lock(mutex_, deadline.time_point());
     if (!lock.owns_lock()) throw timed_out(call, " while another operation held the connection");
     return explained(call, [&] {
-      if (!connection_.is_open() && !was_late_) throw NetworkError("the connection is closed");
-      if (!connection_.is_open()) reopen(deadline);
+      // An idle connection may have been reset, for example by a firewall that has forgotten it.
+      const bool may_be_broken = repeat == Repeat::kNo && connection_.is_open() && knows_server();
+      if (may_be_broken && connection_.has_broken()) connection_.close();
+      const bool is_new = !connection_.is_open();
+      if (is_new) reopen(deadline);
+      if (repeat == Repeat::kNo || is_new) return exchange(connection_, deadline);
+      try {
+        return exchange(connection_, deadline);
+      } catch (const NetworkError& error) {
+        if (!knows_server()) throw;
+        connection_.close();
+        reopen(deadline, error.what());
+      }
       return exchange(connection_, deadline);
     });
   }
 
   template <class F>
-  auto call(const char* operation, Keys keys, Timeout timeout, F&& exchange) {
-    return call(operation, keys, {}, timeout, std::forward<F>(exchange));
+  auto call(const char* operation, Keys keys, Timeout timeout, Repeat repeat, F&& exchange) {
+    return call(operation, keys, {}, timeout, repeat, std::forward<F>(exchange));
   }
 
   [[nodiscard]] const Endpoint& endpoint() const { return endpoint_; }
@@ -103,12 +128,27 @@ class TcpStore::Impl {
     Timeout timeout;
   };
 
-  // A server whose host is out of reach may be late once more.
-  void reopen(Deadline deadline) {
-    try {
-      connection_.open(server_, deadline);
-    } catch (const NoAnswerError& error) {
-      throw TimeoutError(error.what());
+  // Whether another server in its place could be told from it, which is not so for PyTorch's.
+  [[nodiscard]] bool knows_server() const { return server_id_ != wire::kNoServerId; }
+
+  // Connects again. A server whose host is out of reach may be late once more; one that refuses
+  // has ended, as has one in whose place another listens. `why` is what broke the connection.
+  void reopen(Deadline deadline, const std::string& why = "the connection is closed") {
+    if (is_lost_) throw NetworkError(why);
+    for (;;) {
+      try {
+        const auto to_connect = Deadline::after(std::min(kRefusedFor, deadline.remaining()));
+        connection_.open(server_, to_connect, deadline);
+        if (connection_.server_id() == server_id_) return;
+      } catch (const NoAnswerError& error) {
+        if (deadline.passed()) throw TimeoutError(error.what());
+        std::this_thread::sleep_for(kBetweenTries);
+        continue;
+      } catch (const NetworkError&) {
+        // It is lost.
+      }
+      is_lost_ = true;
+      throw NetworkError(why);
     }
   }
 
@@ -121,18 +161,16 @@ class TcpStore::Impl {
       throw timed_out(call);
     } catch (const TimeoutError&) {
       connection_.close();
-      was_late_ = true;
       throw timed_out(call, if_late);
     } catch (const Error& error) {
       connection_.close();
-      was_late_ = false;
+      is_lost_ = is_lost_ || !knows_server();
       const std::string what = error.what();
       const std::string where = to_string(endpoint_);
       const bool says_where = what.find(where) != std::string::npos;
       throw NetworkError(origin(call) + ": " + what + (says_where ? "" : " (" + where + ")"));
     } catch (...) {  // such as bad_alloc in the midst of a reply
       connection_.close();
-      was_late_ = false;
       throw;
     }
   }
@@ -153,9 +191,10 @@ class TcpStore::Impl {
   // Of the first connection; constant, so they need no lock.
   std::string local_address_;
   Endpoint server_;  // needs no name server any more
+  std::string server_id_;
   TimedMutex mutex_;
   StoreConnection connection_;
-  bool was_late_ = false;  // the connection was closed because the server was late
+  bool is_lost_ = false;  // the server has refused another connection
 };
 
 TcpStore::TcpStore(const Endpoint& endpoint, const TcpStoreOptions& options)
@@ -179,36 +218,42 @@ std::shared_ptr<Store> TcpStore::clone(Timeout timeout) const {
 void TcpStore::set(std::string_view key, std::string_view value) {
   const std::string keys[] = {std::string(key)};
   const std::string_view values[] = {value};
-  impl_->call("set", keys, values, timeout(), [&](StoreConnection& store, Deadline deadline) {
-    store.request(wire::Opcode::kSet).user_key(key).bytes(value);
-    store.send(deadline);
-  });
+  impl_->call("set", keys, values, timeout(), Repeat::kYes,
+              [&](StoreConnection& store, Deadline deadline) {
+                store.request(wire::Opcode::kSet).user_key(key).bytes(value);
+                store.send_and_confirm(deadline);
+              });
 }
 
 std::string TcpStore::get(std::string_view key, Timeout timeout) {
   const std::string keys[] = {std::string(key)};
-  return impl_->call("get", keys, timeout, [&](StoreConnection& store, Deadline deadline) {
-    return std::move(store.wait_then_get(wire::Opcode::kGet, keys, deadline)[0]);
-  });
+  return impl_->call("get", keys, timeout, Repeat::kYes,
+                     [&](StoreConnection& store, Deadline deadline) {
+                       return std::move(store.wait_then_get(wire::Opcode::kGet, keys, deadline)[0]);
+                     });
 }
 
 std::vector<std::string> TcpStore::multi_get(std::span<const std::string> keys, Timeout timeout) {
-  return impl_->call("multi_get", keys, timeout, [&](StoreConnection& store, Deadline deadline) {
-    return store.wait_then_get(wire::Opcode::kMultiGet, keys, deadline);
-  });
+  return impl_->call("multi_get", keys, timeout, Repeat::kYes,
+                     [&](StoreConnection& store, Deadline deadline) {
+                       return store.wait_then_get(wire::Opcode::kMultiGet, keys, deadline);
+                     });
 }
 
 std::int64_t TcpStore::add(std::string_view key, std::int64_t delta) {
   const std::string keys[] = {std::string(key)};
-  return impl_->call("add", keys, timeout(), [&](StoreConnection& store, Deadline deadline) {
-    store.request(wire::Opcode::kAdd).user_key(key).integer(delta);
-    store.send(deadline);
-    try {
-      return store.receive<std::int64_t>(deadline);
-    } catch (const HangUpError& error) {  // the protocol has no other answer to it
-      throw NetworkError(std::string(error.what()) + ": it ended, or the value is not a number");
-    }
-  });
+  const Repeat repeat = delta == 0 ? Repeat::kYes : Repeat::kNo;
+  return impl_->call(
+      "add", keys, timeout(), repeat, [&](StoreConnection& store, Deadline deadline) {
+        store.request(wire::Opcode::kAdd).user_key(key).integer(delta);
+        store.send(deadline);
+        try {
+          return store.receive<std::int64_t>(deadline);
+        } catch (const HangUpError& error) {  // the protocol has no other answer to it
+          throw NetworkError(std::string(error.what()) +
+                             ": it ended, or the value is not a number");
+        }
+      });
 }
 
 std::string TcpStore::compare_set(std::string_view key, std::string_view expected,
@@ -216,7 +261,8 @@ std::string TcpStore::compare_set(std::string_view key, std::string_view expecte
   const std::string keys[] = {std::string(key)};
   const std::string_view values[] = {expected, desired};
   return impl_->call(
-      "compare_set", keys, values, timeout(), [&](StoreConnection& store, Deadline deadline) {
+      "compare_set", keys, values, timeout(), Repeat::kYes,
+      [&](StoreConnection& store, Deadline deadline) {
         store.request(wire::Opcode::kCompareSet).user_key(key).bytes(expected).bytes(desired);
         store.send(deadline);
         return store.receive_bytes(deadline);
@@ -224,36 +270,39 @@ std::string TcpStore::compare_set(std::string_view key, std::string_view expecte
 }
 
 void TcpStore::wait(std::span<const std::string> keys, Timeout timeout) {
-  impl_->call("wait", keys, timeout, [&](StoreConnection& store, Deadline deadline) {
+  impl_->call("wait", keys, timeout, Repeat::kYes, [&](StoreConnection& store, Deadline deadline) {
     store.request(wire::Opcode::kWait, keys);
     store.wait_for_stop(deadline);
   });
 }
 
 bool TcpStore::check(std::span<const std::string> keys) {
-  return impl_->call("check", keys, timeout(), [&](StoreConnection& store, Deadline deadline) {
-    store.request(wire::Opcode::kCheck, keys);
-    store.send(deadline);
-    return store.receive<std::uint8_t>(deadline) == wire::kReady;
-  });
+  return impl_->call("check", keys, timeout(), Repeat::kYes,
+                     [&](StoreConnection& store, Deadline deadline) {
+                       store.request(wire::Opcode::kCheck, keys);
+                       store.send(deadline);
+                       return store.receive<std::uint8_t>(deadline) == wire::kReady;
+                     });
 }
 
 bool TcpStore::delete_key(std::string_view key) {
   const std::string keys[] = {std::string(key)};
-  return impl_->call("delete_key", keys, timeout(), [&](StoreConnection& store, Deadline deadline) {
-    store.request(wire::Opcode::kDeleteKey).user_key(key);
-    store.send(deadline);
-    return store.receive<std::int64_t>(deadline) == 1;
-  });
+  return impl_->call("delete_key", keys, timeout(), Repeat::kNo,
+                     [&](StoreConnection& store, Deadline deadline) {
+                       store.request(wire::Opcode::kDeleteKey).user_key(key);
+                       store.send(deadline);
+                       return store.receive<std::int64_t>(deadline) == 1;
+                     });
 }
 
 void TcpStore::append(std::string_view key, std::string_view value) {
   const std::string keys[] = {std::string(key)};
   const std::string_view values[] = {value};
-  impl_->call("append", keys, values, timeout(), [&](StoreConnection& store, Deadline deadline) {
-    store.request(wire::Opcode::kAppend).user_key(key).bytes(value);
-    store.send(deadline);
-  });
+  impl_->call("append", keys, values, timeout(), Repeat::kNo,
+              [&](StoreConnection& store, Deadline deadline) {
+                store.request(wire::Opcode::kAppend).user_key(key).bytes(value);
+                store.send_and_confirm(deadline);
+              });
 }
 
 void TcpStore::multi_set(std::span<const std::pair<std::string, std::string>> entries) {
@@ -263,42 +312,46 @@ void TcpStore::multi_set(std::span<const std::pair<std::string, std::string>> en
     keys.push_back(key);
     values.push_back(value);
   }
-  impl_->call("multi_set", keys, values, timeout(), [&](StoreConnection& store, Deadline deadline) {
-    wire::Writer writer = store.request(wire::Opcode::kMultiSet);
-    writer.integer(static_cast<std::uint64_t>(entries.size()));
-    for (const auto& [key, value] : entries) writer.user_key(key).bytes(value);
-    store.send(deadline);
-  });
+  impl_->call("multi_set", keys, values, timeout(), Repeat::kYes,
+              [&](StoreConnection& store, Deadline deadline) {
+                wire::Writer writer = store.request(wire::Opcode::kMultiSet);
+                writer.integer(static_cast<std::uint64_t>(entries.size()));
+                for (const auto& [key, value] : entries) writer.user_key(key).bytes(value);
+                store.send_and_confirm(deadline);
+              });
 }
 
 std::int64_t TcpStore::num_keys() {
-  return impl_->call("num_keys", {}, timeout(), [&](StoreConnection& store, Deadline deadline) {
-    store.request(wire::Opcode::kGetNumKeys);
-    store.send(deadline);
-    return store.receive<std::int64_t>(deadline);
-  });
+  return impl_->call("num_keys", {}, timeout(), Repeat::kYes,
+                     [&](StoreConnection& store, Deadline deadline) {
+                       store.request(wire::Opcode::kGetNumKeys);
+                       store.send(deadline);
+                       return store.receive<std::int64_t>(deadline);
+                     });
 }
 
 std::vector<std::string> TcpStore::list_keys() {
-  return impl_->call("list_keys", {}, timeout(), [&](StoreConnection& store, Deadline deadline) {
-    store.request(wire::Opcode::kListKeys);
-    store.send(deadline);
-    std::vector<std::string> keys;
-    for (auto left = store.receive<std::int64_t>(deadline); left > 0; --left) {
-      const std::string key = store.receive_bytes(deadline);
-      if (key.starts_with('/')) keys.push_back(key.substr(1));  // others are no user's
-    }
-    return keys;
-  });
+  return impl_->call("list_keys", {}, timeout(), Repeat::kYes,
+                     [&](StoreConnection& store, Deadline deadline) {
+                       store.request(wire::Opcode::kListKeys);
+                       store.send(deadline);
+                       std::vector<std::string> keys;
+                       for (auto left = store.receive<std::int64_t>(deadline); left > 0; --left) {
+                         const std::string key = store.receive_bytes(deadline);
+                         if (key.starts_with('/'))
+                           keys.push_back(key.substr(1));  // others are no user's
+                       }
+                       return keys;
+                     });
 }
 
 void TcpStore::queue_push(std::string_view key, std::string_view value) {
   const std::string keys[] = {std::string(key)};
   const std::string_view values[] = {value};
-  impl_->call("queue_push", keys, values, timeout(),
+  impl_->call("queue_push", keys, values, timeout(), Repeat::kNo,
               [&](StoreConnection& store, Deadline deadline) {
                 store.request(wire::Opcode::kQueuePush).user_key(key).bytes(value);
-                store.send(deadline);
+                store.send_and_confirm(deadline);
               });
 }
 
@@ -319,12 +372,12 @@ std::optional<std::string> TcpStore::queue_pop(std::string_view key, Timeout tim
     } while (wait);
     return std::nullopt;
   };
-  return impl_->call("queue_pop", keys, wait ? timeout : this->timeout(), pop);
+  return impl_->call("queue_pop", keys, wait ? timeout : this->timeout(), Repeat::kNo, pop);
 }
 
 std::int64_t TcpStore::queue_length(std::string_view key) {
   const std::string keys[] = {std::string(key)};
-  return impl_->call("queue_length", keys, timeout(),
+  return impl_->call("queue_length", keys, timeout(), Repeat::kYes,
                      [&](StoreConnection& store, Deadline deadline) {
                        store.request(wire::Opcode::kQueueLen).user_key(key);
                        store.send(deadline);
@@ -334,10 +387,11 @@ std::int64_t TcpStore::queue_length(std::string_view key) {
 
 void TcpStore::barrier(std::string_view key, int world_size, Timeout timeout) {
   const std::string keys[] = {std::string(key)};
-  impl_->call("barrier", keys, timeout, [&](StoreConnection& store, Deadline deadline) {
-    store.request(wire::Opcode::kBarrier).user_key(key).integer(std::int64_t{world_size});
-    store.wait_for_stop(deadline);
-  });
+  impl_->call(
+      "barrier", keys, timeout, Repeat::kNo, [&](StoreConnection& store, Deadline deadline) {
+        store.request(wire::Opcode::kBarrier).user_key(key).integer(std::int64_t{world_size});
+        store.wait_for_stop(deadline);
+      });
 }
 
 }  // namespace ddp

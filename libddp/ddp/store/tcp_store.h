@@ -26,8 +26,14 @@ struct TcpStoreOptions {
 // list and barrier calls need a server that knows 0x0e to 0x12, as TcpServer does). Keys get
 // PyTorch's leading "/" on the wire. Thread-safe: one operation runs at a time, others queue. What
 // a server would refuse is std::invalid_argument: a value of more than 64 MiB, a key of more than
-// 64 KiB, more than 131072 keys at once, a request of more than 128 MiB. After a TimeoutError the
-// store can still be used; after a NetworkError every call throws that the connection is closed.
+// 64 KiB, more than 131072 keys at once, a request of more than 128 MiB. A call has been carried
+// out when it returns; PING confirms those that have no answer.
+//
+// A connection that was closed because the server was late, or that has broken, is made anew by the
+// call that finds it so, and requests that may be carried out twice are repeated: not append, push,
+// pop, barrier, delete_key and add of a number other than 0. Those throw a NetworkError, after
+// which it is not known whether they were carried out. Once a server refuses a new connection for a
+// second, the store is lost: every call throws a NetworkError at once.
 class TcpStore final : public Store {
  public:
   // Connects, retrying while the server starts.

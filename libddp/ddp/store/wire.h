@@ -67,6 +67,12 @@ inline constexpr std::uint8_t kNotReady = 1;
 inline constexpr std::uint8_t kStopWaiting = 0;
 inline constexpr std::uint8_t kWaitCanceled = 1;
 
+// A COMPARE_SET of this key from kNoServerId to kNoServerId asks TcpServer for its id, a random
+// number, and changes nothing in PyTorch's servers, which answer kNoServerId. Keys of users begin
+// with "/".
+inline constexpr std::string_view kServerIdKey = "ddp/server_id";
+inline constexpr std::string_view kNoServerId = "?";
+
 // Larger requests are refused before anything is allocated for them.
 inline constexpr std::uint64_t kMaxKeyBytes = 64 << 10;
 inline constexpr std::uint64_t kMaxValueBytes = 64 << 20;

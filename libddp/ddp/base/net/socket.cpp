@@ -139,6 +139,19 @@ bool lacks_loopback(const addrinfo& address, int error_number) {
   return error_number == ENETUNREACH && is_loopback(*address.ai_addr);
 }
 
+// Why one round of attempts, of which each address has one, has failed. The deadline cuts the last
+// round short, so that a refusal which is under way would look like silence: the one before tells.
+struct ConnectFailure {
+  std::string reasons;
+  bool is_silence = true;
+
+  [[noreturn]] void raise(const std::string& action) const {
+    const std::string text = action + " (" + reasons + ")";
+    if (is_silence) throw NoAnswerError(text);
+    throw NetworkError(text);
+  }
+};
+
 // IPv6 takes IPv4 as well.
 const addrinfo& any_interface(const addrinfo& addresses) {
   const addrinfo* chosen = &addresses;
@@ -179,10 +192,10 @@ Socket Socket::connect(const Endpoint& endpoint, Deadline deadline) {
   const std::string action = "cannot connect to " + to_string(endpoint);
   const AddressList addresses = resolve_patiently(endpoint, deadline);
   Timeout pause(1);
+  std::optional<ConnectFailure> before;
   for (;;) {
-    std::string reasons;
+    ConnectFailure failure;
     bool may_succeed_later = false;
-    bool is_silent = true;
     for (const addrinfo* address = addresses.get(); address != nullptr;
          address = address->ai_next) {
       auto [fd, error] = try_connect(*address, end_of_attempt(*address, deadline), action);
@@ -194,19 +207,18 @@ Socket Socket::connect(const Endpoint& endpoint, Deadline deadline) {
           return connected;
         }
       }
-      is_silent = is_silent && is_silence(error);
-      if (!reasons.empty()) reasons += ", ";
-      reasons += to_string(endpoint_of(*address)) + ": " + error_text(error);
+      failure.is_silence = failure.is_silence && is_silence(error);
+      if (!failure.reasons.empty()) failure.reasons += ", ";
+      failure.reasons += to_string(endpoint_of(*address)) + ": " + error_text(error);
       if (lacks_loopback(*address, error)) {
-        reasons += ", since the loopback interface is down (ip link set lo up)";
+        failure.reasons += ", since the loopback interface is down (ip link set lo up)";
       } else if (error != EAFNOSUPPORT) {
         may_succeed_later = true;
       }
     }
-    if (!may_succeed_later || deadline.passed()) {
-      if (is_silent) throw NoAnswerError(action + " (" + reasons + ")");
-      throw NetworkError(action + " (" + reasons + ")");
-    }
+    if (!may_succeed_later) failure.raise(action);
+    if (deadline.passed()) before.value_or(failure).raise(action);
+    before = std::move(failure);
     std::this_thread::sleep_for(std::min(pause, deadline.remaining()));
     pause = std::min<Timeout>(pause * 2, std::chrono::milliseconds(250));
   }
@@ -293,6 +305,12 @@ void Socket::receive_all(std::span<std::byte> bytes, Deadline deadline) {
 
 bool Socket::wait_readable(Deadline deadline) const {
   return wait_for(fd_.get(), POLLIN, deadline);
+}
+
+void Socket::abandon() noexcept {
+  const linger now{1, 0};
+  (void)::setsockopt(fd_.get(), SOL_SOCKET, SO_LINGER, &now, sizeof(now));
+  close();
 }
 
 void Socket::shut_down() noexcept { ::shutdown(fd_.get(), SHUT_RDWR); }

@@ -62,7 +62,8 @@ class Socket {
   // from connect() this is one system call, where wait_readable and receive_some are two.
   std::optional<std::size_t> receive_until(std::span<std::byte> bytes, Deadline deadline);
 
-  // Waits until a byte or the end of the stream can be read; false if the deadline passed.
+  // Waits until a byte or the end of the stream can be read, or the connection has broken; false if
+  // the deadline passed.
   [[nodiscard]] bool wait_readable(Deadline deadline) const;
 
   [[nodiscard]] Endpoint local_endpoint() const;
@@ -70,6 +71,8 @@ class Socket {
   [[nodiscard]] int fd() const { return fd_.get(); }
   [[nodiscard]] bool is_open() const { return fd_.is_open(); }
   void close() noexcept { fd_.reset(); }
+  // Closes without delivering what the other end has not received yet.
+  void abandon() noexcept;
   // Ends the connection for all processes that share it, such as forked children.
   void shut_down() noexcept;
 

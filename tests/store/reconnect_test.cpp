@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: MIT
+//
+// What a client does when its connection breaks and its server lives.
+#include <catch2/catch.hpp>
+#include <functional>
+#include <future>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "ddp/base/error.h"
+#include "ddp/store/tcp_server.h"
+#include "ddp/store/tcp_store.h"
+#include "support/loopback.h"
+#include "support/relay.h"
+#include "support/run_ranks.h"
+
+using namespace ddp;
+using namespace std::chrono_literals;
+using test::error_of;
+using test::kLoopback;
+using test::Relay;
+
+namespace {
+
+// A client behind a relay, and one that is not.
+struct Fixture {
+  TcpServer server{kLoopback};
+  Relay relay{server.endpoint()};
+  TcpStore store{relay.endpoint(), 5s};
+  TcpStore direct{server.endpoint(), 5s};
+};
+
+}  // namespace
+
+TEST_CASE("a connection that was reset while it was idle is made anew by the next call",
+          "[store]") {
+  Fixture f;
+  const std::vector<std::pair<std::string, std::function<void()>>> calls = {
+      {"set", [&] { f.store.set("k", "1"); }},
+      {"get", [&] { CHECK(f.store.get("k") == "1"); }},
+      {"check", [&] { CHECK(f.store.has("k")); }},
+      {"add", [&] { CHECK(f.store.add("k", 1) == 2); }},
+      {"compare_set", [&] { CHECK(f.store.compare_set("k", "2", "3") == "3"); }},
+      {"append", [&] { f.store.append("k", "4"); }},
+      {"num_keys", [&] { CHECK(f.store.num_keys() == 1); }},
+      {"queue_push", [&] { f.store.queue_push("q", "element"); }},
+      {"queue_pop", [&] { CHECK(f.store.queue_pop("q", 0ms) == "element"); }},
+      {"delete_key", [&] { CHECK(f.store.delete_key("k")); }},
+  };
+  for (const auto& [name, call] : calls) {
+    CAPTURE(name);
+    f.relay.break_now();
+    CHECK(error_of(call).empty());
+    if (name == "append") CHECK(f.direct.get("k") == "34");
+  }
+}
+
+TEST_CASE("a request that is lost with its connection is repeated if that does no harm",
+          "[store]") {
+  Fixture f;
+  const auto call_over_broken = [&](const std::function<void()>& call) {
+    f.relay.break_at_next_byte();
+    return error_of(call);
+  };
+  CHECK(call_over_broken([&] { f.store.set("k", "1"); }).empty());
+  CHECK(f.direct.get("k") == "1");
+  CHECK(call_over_broken([&] { CHECK(f.store.get("k") == "1"); }).empty());
+  CHECK(call_over_broken([&] { CHECK(f.store.compare_set("k", "1", "2") == "2"); }).empty());
+  CHECK(call_over_broken([&] { CHECK(f.store.add("k", 0) == 2); }).empty());
+  CHECK_THAT(call_over_broken([&] { f.store.add("k", 1); }),
+             Catch::Contains("the peer closed the connection"));
+  CHECK(f.store.add("k", 1) == 3);
+}
+
+TEST_CASE("a wait goes on after its connection was reset", "[store]") {
+  Fixture f;
+  auto value = std::async(std::launch::async, [&] { return f.store.get("k", 10s); });
+  std::this_thread::sleep_for(20ms);  // or else the reset comes before the wait
+  f.relay.break_now();
+  f.direct.set("k", "v");
+  CHECK(value.get() == "v");
+}
+
+TEST_CASE("another server in the place of the own one is not taken for it", "[store]") {
+  Fixture f;
+  TcpServer other(kLoopback);
+  f.store.set("k", "v");
+  f.relay.lead_to(other.endpoint());
+  f.relay.break_now();
+  CHECK_THAT(error_of([&] { (void)f.store.get("k"); }), Catch::Contains("the peer closed"));
+  f.relay.lead_to(f.server.endpoint());
+  CHECK_THAT(error_of([&] { (void)f.store.get("k"); }),
+             Catch::Contains("the connection is closed"));
+}
+
+TEST_CASE("a client says soon that its server is gone, and afterwards at once", "[store]") {
+  auto server = std::make_unique<TcpServer>(kLoopback);
+  TcpStore store(server->endpoint(), 60s);
+  server.reset();
+  const auto begin = Clock::now();
+  CHECK_THAT(error_of([&] { (void)store.get("k"); }), Catch::Contains("the peer closed"));
+  CHECK(Clock::now() - begin < 5s);  // five times the promise
+  CHECK_THAT(error_of([&] { (void)store.get("k"); }), Catch::Contains("the connection is closed"));
+}
