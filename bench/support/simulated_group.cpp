@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -27,7 +28,7 @@ class SimulatedGroup final : public QueuedProcessGroup {
         link_(link),
         addend_(allocate_host(kSummedBytes)),
         queue_("ddp-simulated", "[simulated]", shared_recorder(),
-               [this](std::span<const Collective> batch) { execute(batch); }) {}
+               [this](std::span<const Collective> batch) { return execute(batch); }) {}
 
   std::string_view backend() const override { return "simulated"; }
 
@@ -55,22 +56,24 @@ class SimulatedGroup final : public QueuedProcessGroup {
   }
 
  private:
-  void execute(std::span<const Collective> batch) {
+  std::optional<Interval> execute(std::span<const Collective> batch) {
+    std::optional<Interval> ran;
     for (const Collective& operation : batch) {
       const Clock::time_point submitted = submitted_at_[++executed_ % submitted_at_.size()];
-      if (operation.kind == CollectiveKind::kAllReduce) all_reduce(operation, submitted);
+      if (operation.kind == CollectiveKind::kAllReduce) ran = all_reduce(operation, submitted);
       if (operation.kind == CollectiveKind::kAllGather) all_gather(operation);
     }
+    return ran;
   }
 
   // The link begins as soon as it has the operation and is free, however late this thread wakes.
-  void all_reduce(const Collective& operation, Clock::time_point submitted) {
+  Interval all_reduce(const Collective& operation, Clock::time_point submitted) {
     const std::size_t size_bytes = operation.output.size_bytes();
     if (size_bytes <= kSummedBytes) reduce_with_equals(operation);
     const Clock::time_point begin = std::max(submitted, link_free_at_);
     link_free_at_ = begin + link_.time_of(size_bytes);
     sleep_precisely_until(link_free_at_);
-    queue_.note_ran({begin, link_free_at_});
+    return {begin, link_free_at_};
   }
 
   // Computes the reduction as if every other rank had the same operand.

@@ -8,6 +8,7 @@
 #include <future>
 #include <memory>
 #include <new>
+#include <optional>
 #include <vector>
 
 #include "ddp/base/error.h"
@@ -27,9 +28,11 @@ std::uint64_t submit_barrier(OperationQueue& queue) {
 TEST_CASE("a queue that is destroyed first runs what was submitted", "[collectives]") {
   int executed = 0;
   {
-    OperationQueue queue(
-        "test", "[test]", std::make_shared<FlightRecorder>(),
-        [&](std::span<const Collective> batch) { executed += static_cast<int>(batch.size()); });
+    OperationQueue queue("test", "[test]", std::make_shared<FlightRecorder>(),
+                         [&](std::span<const Collective> batch) {
+                           executed += static_cast<int>(batch.size());
+                           return std::nullopt;
+                         });
     for (int i = 0; i < 10; ++i) submit_barrier(queue);
   }
   CHECK(executed == 10);
@@ -37,7 +40,9 @@ TEST_CASE("a queue that is destroyed first runs what was submitted", "[collectiv
 
 TEST_CASE("all later waits throw the first exception of a queue", "[collectives]") {
   OperationQueue queue("test", "[test]", std::make_shared<FlightRecorder>(),
-                       [&](std::span<const Collective>) { throw PeerError("rank 1 died"); });
+                       [&](std::span<const Collective>) -> std::optional<Interval> {
+                         throw PeerError("rank 1 died");
+                       });
   const std::uint64_t first = submit_barrier(queue);
   CHECK_THROWS_WITH(queue.wait(first, 10s), "rank 1 died");
   CHECK_THROWS_AS(queue.wait(first, 10s), PeerError);
@@ -48,7 +53,10 @@ TEST_CASE("an operation that cannot be posted runs all the same", "[collectives]
   std::atomic<std::size_t> executed = 0;
   OperationQueue queue(
       "test", "[test]", std::make_shared<FlightRecorder>(),
-      [&](std::span<const Collective> batch) { executed += batch.size(); },
+      [&](std::span<const Collective> batch) {
+        executed += batch.size();
+        return std::nullopt;
+      },
       {.post = [](const Collective&) -> OperationQueue::Posting { throw std::bad_alloc(); },
        .finish = [](const Collective&) { return false; }});
   std::uint64_t last = 0;
@@ -64,7 +72,9 @@ TEST_CASE("a queue survives what a listener throws", "[collectives]") {
   OperationQueue queue(
       "test", "[test]",
       std::make_shared<FlightRecorder>(16, FlightRecorder::Listeners{.broken = fail_to_report}),
-      [&](std::span<const Collective>) { throw PeerError("rank 1 died"); });
+      [&](std::span<const Collective>) -> std::optional<Interval> {
+        throw PeerError("rank 1 died");
+      });
   const std::uint64_t first = submit_barrier(queue);
   CHECK_THROWS_WITH(queue.wait(first, 10s), "rank 1 died");
 }
@@ -73,7 +83,10 @@ TEST_CASE("room for a batch is made by running what was left to a waiting thread
           "[collectives]") {
   std::atomic<std::size_t> executed = 0;
   OperationQueue queue("test", "[test]", std::make_shared<FlightRecorder>(),
-                       [&](std::span<const Collective> batch) { executed += batch.size(); },
+                       [&](std::span<const Collective> batch) {
+                         executed += batch.size();
+                         return std::nullopt;
+                       },
                        {.post = [](const Collective&) { return OperationQueue::Posting::kLittle; },
                         .finish = [](const Collective&) { return false; }});
   submit_barrier(queue);
@@ -90,7 +103,10 @@ TEST_CASE("room for a batch is made by running what was left to a waiting thread
 TEST_CASE("memory is not released before the average that divides by it has run", "[collectives]") {
   std::promise<void> may_end;
   OperationQueue queue("test", "[test]", std::make_shared<FlightRecorder>(),
-                       [&](std::span<const Collective>) { may_end.get_future().wait_for(30s); });
+                       [&](std::span<const Collective>) {
+                         may_end.get_future().wait_for(30s);
+                         return std::nullopt;
+                       });
   double divisor = 2;
   std::vector<float> operand(4);
   Collective average{CollectiveKind::kAllReduce, buffer_of(operand), buffer_of(operand),
@@ -110,6 +126,7 @@ TEST_CASE("a broken queue that is destroyed does not wait for a hanging operatio
                        [&](std::span<const Collective>) {
                          begun.set_value();
                          may_end.get_future().wait_for(30s);
+                         return std::nullopt;
                        });
   submit_barrier(queue);
   REQUIRE(begun.get_future().wait_for(10s) == std::future_status::ready);

@@ -98,11 +98,13 @@ std::uint64_t submit_barrier(OperationQueue& queue) {
 int count_run_by_thread(double cpus_per_rank, const std::function<void()>& work) {
   const auto caller = std::this_thread::get_id();
   std::atomic<int> by_thread = 0;
-  OperationQueue queue(
-      "test", "[test]", std::make_shared<FlightRecorder>(),
-      [&](std::span<const Collective>) { by_thread += std::this_thread::get_id() != caller; },
-      {.post = [](const Collective&) { return OperationQueue::Posting::kUseful; },
-       .cpus_per_rank = cpus_per_rank});
+  OperationQueue queue("test", "[test]", std::make_shared<FlightRecorder>(),
+                       [&](std::span<const Collective>) {
+                         by_thread += std::this_thread::get_id() != caller;
+                         return std::nullopt;
+                       },
+                       {.post = [](const Collective&) { return OperationQueue::Posting::kUseful; },
+                        .cpus_per_rank = cpus_per_rank});
   for (int i = 0; i < 20; ++i) {
     if (i == 10) by_thread = 0;  // the queue has learned by now
     const std::uint64_t operation = submit_barrier(queue);
@@ -189,7 +191,10 @@ TEST_CASE("a caller finishes a posted operation itself if little of it is left",
   int finished = 0;
   int executed = 0;
   OperationQueue queue("test", "[test]", std::make_shared<FlightRecorder>(),
-                       [&](std::span<const Collective>) { ++executed; },
+                       [&](std::span<const Collective>) {
+                         ++executed;
+                         return std::nullopt;
+                       },
                        {.post = [](const Collective&) { return OperationQueue::Posting::kLittle; },
                         .finish = [&](const Collective&) { return is_ready && ++finished > 0; }});
   const std::uint64_t at_once = submit_barrier(queue);

@@ -52,7 +52,10 @@ class HierarchicalProcessGroup final : public QueuedProcessGroup {
         groups_(make_host_groups(config(), layout_, address_)),
         algorithms_(layout_, rank(), groups_),
         queue_("ddp-hosts", origin_, shared_recorder(),
-               [this](std::span<const Collective> batch) { execute(batch); }),
+               [this](std::span<const Collective> batch) {
+                 execute(batch);
+                 return std::nullopt;
+               }),
         first_error_(config().background_store,
                      [this](const std::exception_ptr& error) {
                        queue_.fail(error);

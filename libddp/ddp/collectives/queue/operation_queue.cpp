@@ -182,10 +182,10 @@ void OperationQueue::help_until(const Settled& settled, Lock& lock) {
 bool OperationQueue::finish_next() {
   const Entry& next = entry(completed_ + 1);
   if (next.posting != Posting::kLittle) return false;
-  ran_.begin = Clock::now();
+  const Clock::time_point begin = Clock::now();
   if (!poster_.finish(next.collective)) return false;
-  ran_.end = Clock::now();
-  complete(1, ran_.end);
+  const Clock::time_point end = Clock::now();
+  complete(1, {begin, end}, end);
   tell_of_completion();
   return true;
 }
@@ -246,21 +246,23 @@ void OperationQueue::run() {
   work_done_.notify_all();
 }
 
-// Runs the next batch on the calling thread, without the lock.
+// Runs the next batch on the calling thread, without the lock. No other thread changes completed_
+// meanwhile.
 void OperationQueue::run_batch(Lock& lock) {
   take_batch();
   lock.unlock();
+  const Clock::time_point begin = Clock::now();
+  recorder_->started(completed_ + batch_.size(), begin);
+  std::optional<Interval> ran;
   std::exception_ptr error;
-  note_started();
   try {
-    execute_(batch_);
+    ran = execute_(batch_);
   } catch (...) {
     error = std::current_exception();
   }
   const Clock::time_point now = Clock::now();
-  if (ran_.end == Clock::time_point()) ran_.end = now;
   lock.lock();
-  finish_batch(std::move(error), now);
+  finish_batch(ran.value_or(Interval{begin, now}), now, std::move(error));
 }
 
 void OperationQueue::take_batch() {
@@ -272,16 +274,10 @@ void OperationQueue::take_batch() {
   }
 }
 
-// Records the start of the running batch. It needs no lock, since no other thread changes
-// completed_ while a batch runs.
-void OperationQueue::note_started() {
-  ran_ = {.begin = Clock::now(), .end = {}};
-  recorder_->started(completed_ + batch_.size(), ran_.begin);
-}
-
-void OperationQueue::finish_batch(std::exception_ptr error, Clock::time_point now) {
+void OperationQueue::finish_batch(const Interval& ran, Clock::time_point now,
+                                  std::exception_ptr error) {
   executing_ = false;
-  if (!error) complete(batch_.size(), now);
+  if (!error) complete(batch_.size(), ran, now);
   posted_ = std::max(posted_, completed_);
   if (error && !error_) error_ = std::move(error);
   if (error_) note_broken();
@@ -293,8 +289,8 @@ void OperationQueue::note_broken() { recorder_->broken(leaving_ ? nullptr : erro
 
 // Completes the next operations, one batch. Another rank may have run a posted operation earlier;
 // `now` is when this rank knows of it.
-void OperationQueue::complete(std::size_t operations, Clock::time_point now) {
-  for (std::size_t i = 0; i < operations; ++i) entry(++completed_).ran = ran_;
+void OperationQueue::complete(std::size_t operations, const Interval& ran, Clock::time_point now) {
+  for (std::size_t i = 0; i < operations; ++i) entry(++completed_).ran = ran;
   recorder_->done(completed_, now);
 }
 

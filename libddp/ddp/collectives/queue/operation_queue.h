@@ -30,8 +30,9 @@ class OperationQueue {
  public:
   static constexpr std::uint64_t kCapacity = 1024;
 
-  // Runs operations that were submitted together.
-  using Execute = std::function<void(std::span<const Collective>)>;
+  // Runs operations that were submitted together. Returns when they ran; nothing means during the
+  // whole call.
+  using Execute = std::function<std::optional<Interval>(std::span<const Collective>)>;
 
   // Posting an operation means making it known to the other ranks when it is submitted, before it
   // runs. What this rank must still do after that:
@@ -81,9 +82,6 @@ class OperationQueue {
   // thread.
   [[nodiscard]] std::optional<Interval> interval(std::uint64_t sequence);
 
-  // Execute calls this if the operation did not run during the whole call of Execute.
-  void note_ran(const Interval& ran) { ran_ = ran; }
-
   // True once nothing runs and nothing is queued, or the queue is broken and nothing runs.
   [[nodiscard]] bool wait_idle(Timeout timeout);
 
@@ -122,10 +120,9 @@ class OperationQueue {
   template <class Settled>
   void help_until(const Settled& settled, Lock& lock);
   void take_batch();
-  void note_started();
-  void finish_batch(std::exception_ptr error, Clock::time_point now);
+  void finish_batch(const Interval& ran, Clock::time_point now, std::exception_ptr error);
   void note_broken();
-  void complete(std::size_t operations, Clock::time_point now);
+  void complete(std::size_t operations, const Interval& ran, Clock::time_point now);
   void tell_of_completion();
   void append(std::span<const Collective> operations);
   [[nodiscard]] bool needs_thread();
@@ -142,7 +139,6 @@ class OperationQueue {
   Poster poster_;  // without functions: cannot post
   std::vector<Entry> ring_ = std::vector<Entry>(kCapacity);
   std::vector<Collective> batch_;  // the operations that run now
-  Interval ran_;                   // when these operations ran
   std::mutex mutex_;
   std::condition_variable work_arrived_;
   std::condition_variable work_done_;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "ddp/collectives/shm/shm_process_group.h"
 
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -34,7 +35,7 @@ class ShmProcessGroup final : public QueuedProcessGroup {
         transfers_(self_),
         terms_(static_cast<std::size_t>(world_size())),
         queue_("ddp-shm", "[shm] " + self_.names().rank(rank()), shared_recorder(),
-               [this](std::span<const Collective> batch) { execute(batch); },
+               [this](std::span<const Collective> batch) { return execute(batch); },
                {.post = [this](const Collective& operation) { return post(operation); },
                 .finish = [this](const Collective& operation) { return finish_small(operation); },
                 .cpus_per_rank = self_.cpus_per_rank()}) {}
@@ -97,9 +98,9 @@ class ShmProcessGroup final : public QueuedProcessGroup {
 
   // An error that only this rank has, such as a lack of memory, must also end the others' waits.
   // They see by themselves when this rank leaves.
-  void execute(std::span<const Collective> batch) {
+  std::optional<Interval> execute(std::span<const Collective> batch) {
     try {
-      run(batch);
+      return run(batch);
     } catch (const std::exception& error) {
       const std::string text = "[shm] " + self_.names().rank(rank()) + " failed: " + error.what();
       if (!self_.is_leaving()) (void)self_.fail(shm::Cause::kPeer, text);
@@ -107,29 +108,33 @@ class ShmProcessGroup final : public QueuedProcessGroup {
     }
   }
 
-  void run(std::span<const Collective> batch) {
+  std::optional<Interval> run(std::span<const Collective> batch) {
     transfers_.run(batch);
+    std::optional<Interval> ran;
     for (const Collective& operation : batch) {
-      if (!is_transfer(operation.kind)) run_collective(operation, batch.size() == 1);
+      if (!is_transfer(operation.kind)) ran = run_collective(operation);
     }
+    return batch.size() == 1 ? ran : std::nullopt;
   }
 
-  void run_collective(const Collective& operation, bool is_alone) {
+  // Returns when the operation ran, if other ranks may have run it before this call.
+  std::optional<Interval> run_collective(const Collective& operation) {
     self_.set_timeout(operation.context.timeout);
     if (board_.posted() < ++collectives_) {
       board_.wait_for_room(signature_of(operation, collectives_));
       post(operation);
     }
     board_.begin(collectives_);
+    std::optional<Interval> ran;
     if (shm::is_small(operation, world_size())) {
       small_.run(operation, collectives_);
     } else if (shm::is_posted_in_place(self_, collectives_)) {
-      const Interval ran = in_place_.run(operation, collectives_);
-      if (is_alone) queue_.note_ran(ran);
+      ran = in_place_.run(operation, collectives_);
     } else {
       shm::run_staged(self_, operation, terms_);
     }
     board_.end();
+    return ran;
   }
 
   shm::Member self_;

@@ -65,7 +65,10 @@ class TcpProcessGroup final : public QueuedProcessGroup {
         algorithms_(wire_, rank(), world_size(), names()),
         roll_(config()),
         queue_("ddp-tcp", origin_, shared_recorder(),
-               [this](std::span<const Collective> batch) { execute(batch); }),
+               [this](std::span<const Collective> batch) {
+                 execute(batch);
+                 return std::nullopt;
+               }),
         first_error_(config().background_store,
                      [this](const std::exception_ptr& error) {
                        queue_.fail(error);
