@@ -70,11 +70,11 @@ TEST_CASE("a queue survives what a listener throws", "[collectives]") {
     throw std::bad_alloc();
   };
   OperationQueue queue(
-      "test", "[test]",
-      std::make_shared<FlightRecorder>(16, FlightRecorder::Listeners{.broken = fail_to_report}),
+      "test", "[test]", std::make_shared<FlightRecorder>(),
       [&](std::span<const Collective>) -> std::optional<Interval> {
         throw PeerError("rank 1 died");
-      });
+      },
+      std::make_shared<BreakReport>(fail_to_report));
   const std::uint64_t first = submit_barrier(queue);
   CHECK_THROWS_WITH(queue.wait(first, 10s), "rank 1 died");
 }

@@ -115,7 +115,7 @@ struct WatchedGroup {
   EventRing operations{kGpu};
   cu::OwnedStream stream{kGpu};
   FirstError first_error;
-  FlightRecorder recorder{FlightRecorder::kCapacity, {}};
+  FlightRecorder recorder;
   PeerRoll roll{config};
 };
 

@@ -62,6 +62,7 @@
 #include <thread>
 #include <vector>
 
+#include "ddp/collectives/group_state.h"
 #include "ddp/collectives/hang/flight_recorder.h"
 #include "ddp/cuda/cuda.h"
 #include "ddp/ddp.h"
@@ -179,7 +180,7 @@ void miss_fifth_step(ddp::ProcessGroup& group, const ddp::Buffer& values) {
   ddp::FlightRecorder& recorder = group.recorder();
   const ddp::ScopedLabel labelled(group, "bucket 0: layer3.*");
   for (std::uint64_t step = 1; step <= 5; ++step) {
-    recorder.begin_step(step);
+    group.state().begin_step(step);
     if (step == 5 && group.rank() == group.world_size() - 1) wait_for_stdin();
     group.all_reduce(values).wait();
     recorder.end_step();
@@ -203,7 +204,7 @@ struct SlowEnd {
 void fail_in_fifth_step(ddp::ProcessGroup& group, const ddp::Buffer& values,
                         const std::string& mode, SlowEnd& end) {
   for (std::uint64_t step = 1;; ++step) {
-    group.recorder().begin_step(step);
+    group.state().begin_step(step);
     if (step == 5 && group.rank() == group.world_size() - 1) {
       end.is_slow = mode == "fail-slowly";
       if (mode == "crash") crash();

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "ddp/base/error.h"
+#include "ddp/collectives/failure/break_report.h"
 #include "ddp/collectives/failure/failure_sentences.h"
 #include "ddp/collectives/hang/event_report.h"
 #include "ddp/collectives/hang/flight_recorder.h"
@@ -68,19 +69,20 @@ ErrorRecord record_of(const std::exception_ptr& error, const std::string& self,
 }
 
 std::shared_ptr<FlightRecorder> make_recorder(const GroupConfig& config) {
-  const auto report = [group = title_of(config), rank = config.job_rank(config.rank),
-                       self = GroupNames(config).self(), device = config.device,
-                       file = config.error_file](const FlightRecorder& recorder,
-                                                 const std::exception_ptr& error) {
-    // While an exception is thrown, that one is the rank's error.
-    if (std::uncaught_exceptions() == 0) file.keep(record_of(error, self, recorder));
-    const std::string title = to_string(identify_self(rank, device)) + group;
-    append_to_events_file(recorder, title, describe(error));
-  };
   const std::size_t capacity = config.world_size > 1 ? FlightRecorder::kCapacity : 0;
-  return std::make_shared<FlightRecorder>(
-      capacity, FlightRecorder::Listeners{.slot = config.worker_slot, .broken = report},
-      config.labels);
+  return std::make_shared<FlightRecorder>(capacity, config.labels);
+}
+
+std::shared_ptr<BreakReport> make_report(const GroupConfig& config) {
+  return std::make_shared<BreakReport>(
+      [group = title_of(config), rank = config.job_rank(config.rank),
+       self = GroupNames(config).self(), device = config.device,
+       file = config.error_file](const FlightRecorder& recorder, const std::exception_ptr& error) {
+        // While an exception is thrown, that one is the rank's error.
+        if (std::uncaught_exceptions() == 0) file.keep(record_of(error, self, recorder));
+        const std::string title = to_string(identify_self(rank, device)) + group;
+        append_to_events_file(recorder, title, describe(error));
+      });
 }
 
 }  // namespace
@@ -90,11 +92,17 @@ GroupState::GroupState(GroupConfig group_config)
       user_store("user", config.store),
       names(config),
       recorder(make_recorder(config)),
+      report(make_report(config)),
       meetings(std::make_shared<FlightRecorder>(config.world_size > 1 ? kMeetings : 0)),
       context{.timeout = std::min(config.timeout, kLongestTimeout)} {
   if (!config.hang_watch) return;
   config.hang_watch->add(config.name, config.job_ranks, recorder);
   config.hang_watch->add(config.name, config.job_ranks, meetings, " meetings");
+}
+
+[[gnu::hot]] void GroupState::begin_step(std::uint64_t step) {
+  config.worker_slot.set_step(step);
+  recorder->begin_step(step);
 }
 
 std::optional<std::int64_t> GroupState::step() const { return last_step(*recorder); }

@@ -25,6 +25,7 @@ struct GroupState {
   PrefixStore user_store;                    // what ProcessGroup::store() gives
   GroupNames names;                          // of its ranks, in messages
   std::shared_ptr<FlightRecorder> recorder;  // the last operations; for any thread
+  std::shared_ptr<BreakReport> report;       // what breaks it; for any thread
   std::shared_ptr<FlightRecorder> meetings;  // the submitting thread's waits in the store: meet()
   HomeProcess process;                       // in which the group was made
   std::atomic<std::uint64_t> submitted = 0;  // sequence of the last operation; for any thread
@@ -36,6 +37,8 @@ struct GroupState {
   OperationContext context;       // of operations submitted from now on
   const char* solo_in = nullptr;  // see ScopedSolo
 
+  // For the engine: also tells the launcher. See FlightRecorder.
+  void begin_step(std::uint64_t step);
   // The last step that has begun, for an ErrorRecord.
   [[nodiscard]] std::optional<std::int64_t> step() const;
 };

@@ -66,6 +66,7 @@ const GroupNames& ProcessGroup::names() const { return state_->names; }
 const std::shared_ptr<FlightRecorder>& ProcessGroup::shared_recorder() const {
   return state_->recorder;
 }
+const std::shared_ptr<BreakReport>& ProcessGroup::shared_report() const { return state_->report; }
 
 int ProcessGroup::job_rank(int rank) const {
   if (rank < 0 || rank >= world_size()) {

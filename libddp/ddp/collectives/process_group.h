@@ -19,6 +19,7 @@
 
 namespace ddp {
 
+class BreakReport;
 class FlightRecorder;
 class GroupNames;
 class ProcessGroup;
@@ -208,6 +209,7 @@ class ProcessGroup : public std::enable_shared_from_this<ProcessGroup> {
   [[nodiscard]] const GroupNames& names() const;
   // For threads that may outlive the group.
   [[nodiscard]] const std::shared_ptr<FlightRecorder>& shared_recorder() const;
+  [[nodiscard]] const std::shared_ptr<BreakReport>& shared_report() const;
 
  private:
   friend struct Work;

@@ -9,6 +9,7 @@
 #include "ddp/base/log.h"
 #include "ddp/buffer_ops/buffer_ops.h"
 #include "ddp/collectives/group_scopes.h"
+#include "ddp/collectives/group_state.h"
 #include "ddp/collectives/hang/flight_recorder.h"
 #include "ddp/engine/bucket_label.h"
 #include "ddp/engine/checks/equal_models.h"
@@ -155,7 +156,7 @@ void DistributedDataParallel::Impl::warn_of_endless_guard() const {
   }
   backward_span_.begin("ddp backward");
   state_ = State::kOpen;
-  group_->recorder().begin_step(number_of_step());
+  group_->state().begin_step(number_of_step());
   note_pass(step);
   control_.reset(step.samples, factor_.unit());
   reducer_.begin(pass_);

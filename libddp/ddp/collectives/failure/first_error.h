@@ -24,7 +24,8 @@ namespace ddp {
 // Losing the store does not break the group: if an agent hosts it, losing the agent ends this
 // process anyway; if rank 0 hosts it, rank 0 may simply have finished.
 //
-// Thread-safe. set() and poll() talk to the store; the other calls never block.
+// Thread-safe. set() and poll() talk to the store, and wait for the listener; the other calls never
+// block.
 class FirstError {
  public:
   static constexpr Timeout kPeriod{250};

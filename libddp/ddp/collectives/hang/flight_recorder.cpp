@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <iterator>
+#include <utility>
 
 namespace ddp {
 namespace {
@@ -17,10 +18,8 @@ void raise(std::atomic<std::uint64_t>& counter) {
 
 }  // namespace
 
-FlightRecorder::FlightRecorder(std::size_t capacity, Listeners listeners,
-                               std::shared_ptr<OperationLabels> labels)
-    : listeners_(std::move(listeners)),
-      by_caller_(capacity),
+FlightRecorder::FlightRecorder(std::size_t capacity, std::shared_ptr<OperationLabels> labels)
+    : by_caller_(capacity),
       by_backend_(capacity),
       end_(capacity > 0 ? 1 : 0),
       labels_(std::move(labels)) {}
@@ -67,18 +66,12 @@ void FlightRecorder::done(std::uint64_t operation, Clock::time_point now) {
   done_.store(operation, std::memory_order_release);
 }
 
-void FlightRecorder::broken(const std::exception_ptr& error) {
+void FlightRecorder::broken() {
   if (is_broken_.exchange(true)) return;
   end_.push({.time = Clock::now(), .step = step(), .what = What::kBroken});
-  if (!error || !listeners_.broken) return;
-  try {
-    listeners_.broken(*this, error);
-  } catch (const std::exception&) {  // such as bad_alloc; the error itself must reach the waits
-  }
 }
 
 [[gnu::hot]] void FlightRecorder::begin_step(std::uint64_t step) {
-  listeners_.slot.set_step(step);
   if (by_caller_.capacity() == 0) return;
   if (step != this->step()) raise(begun_steps_);
   step_.store(step, std::memory_order_relaxed);

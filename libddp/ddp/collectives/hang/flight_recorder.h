@@ -4,14 +4,11 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
-#include <exception>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "ddp/base/system/worker_slot.h"
 #include "ddp/base/time.h"
 #include "ddp/collectives/collective.h"
 #include "ddp/collectives/hang/hang_contact.h"
@@ -76,18 +73,10 @@ class FlightRecorder {
     Clock::time_point since;        // when they became the oldest
   };
 
-  // Receivers of some events.
-  struct Listeners {
-    WorkerSlot slot = {};  // begin_step() writes the number of the step there
-    // Called once, with the first error that breaks the group, on the thread that calls broken().
-    // What it throws is ignored.
-    std::function<void(const FlightRecorder&, const std::exception_ptr& error)> broken = nullptr;
-  };
-
   // With a capacity of 0, for a world of one, nothing is recorded.
-  explicit FlightRecorder(std::size_t capacity = kCapacity) : FlightRecorder(capacity, {}) {}
-  FlightRecorder(std::size_t capacity, Listeners listeners,
-                 std::shared_ptr<OperationLabels> labels = std::make_shared<OperationLabels>());
+  explicit FlightRecorder(
+      std::size_t capacity = kCapacity,
+      std::shared_ptr<OperationLabels> labels = std::make_shared<OperationLabels>());
 
   // The backend calls these three. Operations of one batch share a number: they start and are done
   // together. done() means that all operations up to that number are done.
@@ -97,8 +86,8 @@ class FlightRecorder {
   // Records a meeting (meeting.h) in place of submitted(), in a recorder of its own that counts
   // meetings like collectives. Returns the meeting's number, for done().
   std::uint64_t joined(Label name);
-  // The group was broken by this error or, without one, is destroyed: nothing is pending any more.
-  void broken(const std::exception_ptr& error = nullptr);
+  // The group was broken, or is destroyed: nothing is pending any more.
+  void broken();
 
   // For the engine: steps are numbered from 1, or in a training that was resumed from where it was.
   // The passes of a step have the same number. Passes of several engines may overlap.
@@ -142,7 +131,6 @@ class FlightRecorder {
 
   // Grouped by cache lines: read by both threads, written by the caller, written by the backend,
   // others.
-  Listeners listeners_;
   std::atomic<std::uint64_t> step_ = 0;
   std::atomic<std::uint64_t> begun_steps_ = 0;
   std::atomic<std::uint64_t> open_passes_ = 0;  // several engines may share a group

@@ -51,11 +51,13 @@ class HierarchicalProcessGroup final : public QueuedProcessGroup {
         roll_(config()),
         groups_(make_host_groups(config(), layout_, address_)),
         algorithms_(layout_, rank(), groups_),
-        queue_("ddp-hosts", origin_, shared_recorder(),
-               [this](std::span<const Collective> batch) {
-                 execute(batch);
-                 return std::nullopt;
-               }),
+        queue_(
+            "ddp-hosts", origin_, shared_recorder(),
+            [this](std::span<const Collective> batch) {
+              execute(batch);
+              return std::nullopt;
+            },
+            shared_report()),
         first_error_(config().background_store,
                      [this](const std::exception_ptr& error) {
                        queue_.fail(error);

@@ -18,6 +18,7 @@
 #include "ddp/base/error.h"
 #include "ddp/buffer_ops/buffer_ops.h"
 #include "ddp/collectives/check/call_check.h"
+#include "ddp/collectives/failure/break_report.h"
 #include "ddp/collectives/failure/first_error.h"
 #include "ddp/collectives/failure/peer_roll.h"
 #include "ddp/collectives/hang/flight_recorder.h"
@@ -118,9 +119,8 @@ NcclProcessGroup::NcclProcessGroup(GroupConfig group_config,
       operations_(device()),
       first_error_(std::make_shared<FirstError>(
           config().background_store,
-          [recorder = shared_recorder()](const std::exception_ptr& error) {
-            recorder->broken(error);
-          },
+          [recorder = shared_recorder(), report = shared_report()](
+              const std::exception_ptr& error) { report->tell(*recorder, error); },
           std::move(parent_error))),
       roll_(config()) {
   check_ = std::make_unique<CallCheck>(

@@ -30,9 +30,10 @@ bool overlap(const Collective& a, const Collective& b) {
 
 OperationQueue::OperationQueue(const std::string& name, std::string origin,
                                std::shared_ptr<FlightRecorder> recorder, Execute execute,
-                               Poster poster)
+                               Poster poster, std::shared_ptr<BreakReport> report)
     : origin_(std::move(origin)),
       recorder_(std::move(recorder)),
+      report_(std::move(report)),
       execute_(std::move(execute)),
       poster_(std::move(poster)),
       wake_policy_(poster_.cpus_per_rank) {
@@ -42,8 +43,10 @@ OperationQueue::OperationQueue(const std::string& name, std::string origin,
 }
 
 OperationQueue::OperationQueue(const std::string& name, std::string origin,
-                               std::shared_ptr<FlightRecorder> recorder, Execute execute)
-    : OperationQueue(name, std::move(origin), std::move(recorder), std::move(execute), Poster()) {}
+                               std::shared_ptr<FlightRecorder> recorder, Execute execute,
+                               std::shared_ptr<BreakReport> report)
+    : OperationQueue(name, std::move(origin), std::move(recorder), std::move(execute), Poster(),
+                     std::move(report)) {}
 
 OperationQueue::~OperationQueue() {
   stop([] {});
@@ -226,9 +229,9 @@ bool OperationQueue::is_broken() {
 }
 
 void OperationQueue::fail(std::exception_ptr error) {
+  report(error);
   const std::lock_guard lock(mutex_);
   if (!error_) error_ = std::move(error);
-  note_broken();
   work_arrived_.notify_all();
   work_done_.notify_all();
   room_made_.notify_all();
@@ -261,6 +264,7 @@ void OperationQueue::run_batch(Lock& lock) {
     error = std::current_exception();
   }
   const Clock::time_point now = Clock::now();
+  if (error) report(error);
   lock.lock();
   finish_batch(ran.value_or(Interval{begin, now}), now, std::move(error));
 }
@@ -280,12 +284,14 @@ void OperationQueue::finish_batch(const Interval& ran, Clock::time_point now,
   if (!error) complete(batch_.size(), ran, now);
   posted_ = std::max(posted_, completed_);
   if (error && !error_) error_ = std::move(error);
-  if (error_) note_broken();
   tell_of_completion();
 }
 
-// A failure because this rank leaves is not recorded as an error.
-void OperationQueue::note_broken() { recorder_->broken(leaving_ ? nullptr : error_); }
+// Without the lock, since that takes as long as a disk does not answer. A failure because this rank
+// leaves is not an error.
+void OperationQueue::report(const std::exception_ptr& error) {
+  report_->tell(*recorder_, leaving_.load() ? nullptr : error);
+}
 
 // Completes the next operations, one batch. Another rank may have run a posted operation earlier;
 // `now` is when this rank knows of it.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <cstdint>
 #include <exception>
@@ -15,6 +16,7 @@
 
 #include "ddp/base/time.h"
 #include "ddp/collectives/collective.h"
+#include "ddp/collectives/failure/break_report.h"
 #include "ddp/collectives/hang/flight_recorder.h"
 #include "ddp/collectives/queue/wake_policy.h"
 
@@ -55,11 +57,14 @@ class OperationQueue {
   };
 
   // `name` is the name of the thread, and `origin` begins the queue's own error messages. Events
-  // are recorded in `recorder`.
+  // are recorded in `recorder`. The error that breaks the queue is told to `report`; until that is
+  // over, calls and waits go on as before.
   OperationQueue(const std::string& name, std::string origin,
-                 std::shared_ptr<FlightRecorder> recorder, Execute execute, Poster poster);
+                 std::shared_ptr<FlightRecorder> recorder, Execute execute, Poster poster,
+                 std::shared_ptr<BreakReport> report = std::make_shared<BreakReport>());
   OperationQueue(const std::string& name, std::string origin,
-                 std::shared_ptr<FlightRecorder> recorder, Execute execute);
+                 std::shared_ptr<FlightRecorder> recorder, Execute execute,
+                 std::shared_ptr<BreakReport> report = std::make_shared<BreakReport>());
   ~OperationQueue();
 
   // Gives submitted operations kLeaveTimeout to end, unless the queue is broken, then ends the
@@ -121,7 +126,7 @@ class OperationQueue {
   void help_until(const Settled& settled, Lock& lock);
   void take_batch();
   void finish_batch(const Interval& ran, Clock::time_point now, std::exception_ptr error);
-  void note_broken();
+  void report(const std::exception_ptr& error);
   void complete(std::size_t operations, const Interval& ran, Clock::time_point now);
   void tell_of_completion();
   void append(std::span<const Collective> operations);
@@ -135,6 +140,7 @@ class OperationQueue {
 
   std::string origin_;
   std::shared_ptr<FlightRecorder> recorder_;
+  std::shared_ptr<BreakReport> report_;
   Execute execute_;
   Poster poster_;  // without functions: cannot post
   std::vector<Entry> ring_ = std::vector<Entry>(kCapacity);
@@ -149,7 +155,7 @@ class OperationQueue {
   std::uint64_t completed_ = 0;
   WakePolicy wake_policy_;  // for operations that are kUseful
   bool executing_ = false;
-  bool leaving_ = false;  // stop() was called
+  std::atomic<bool> leaving_ = false;  // stop() was called
   bool stopping_ = false;
   std::exception_ptr error_;
   std::thread thread_;

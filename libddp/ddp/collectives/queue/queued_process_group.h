@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "ddp/base/error.h"
+#include "ddp/collectives/failure/break_report.h"
 #include "ddp/collectives/group_config.h"
 #include "ddp/collectives/hang/flight_recorder.h"
 #include "ddp/collectives/queue/operand_memory.h"
@@ -77,7 +78,7 @@ class QueuedProcessGroup : public ProcessGroup {
       abort("it freed memory during " + operation);
     } else {
       const std::string text = "an exception left " + operation + " unfinished";
-      recorder().broken(std::make_exception_ptr(PeerError(text)));
+      shared_report()->tell(recorder(), std::make_exception_ptr(PeerError(text)));
       do_abort(text);
     }
   }

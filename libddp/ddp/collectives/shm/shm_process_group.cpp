@@ -34,11 +34,13 @@ class ShmProcessGroup final : public QueuedProcessGroup {
         in_place_(self_, board_, heap_),
         transfers_(self_),
         terms_(static_cast<std::size_t>(world_size())),
-        queue_("ddp-shm", "[shm] " + self_.names().rank(rank()), shared_recorder(),
-               [this](std::span<const Collective> batch) { return execute(batch); },
-               {.post = [this](const Collective& operation) { return post(operation); },
-                .finish = [this](const Collective& operation) { return finish_small(operation); },
-                .cpus_per_rank = self_.cpus_per_rank()}) {}
+        queue_(
+            "ddp-shm", "[shm] " + self_.names().rank(rank()), shared_recorder(),
+            [this](std::span<const Collective> batch) { return execute(batch); },
+            {.post = [this](const Collective& operation) { return post(operation); },
+             .finish = [this](const Collective& operation) { return finish_small(operation); },
+             .cpus_per_rank = self_.cpus_per_rank()},
+            shared_report()) {}
 
   ~ShmProcessGroup() override {
     queue_.stop([this] { self_.leave(); });

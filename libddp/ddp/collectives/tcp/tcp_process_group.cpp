@@ -64,11 +64,13 @@ class TcpProcessGroup final : public QueuedProcessGroup {
         wire_(connect_to_peers(config(), address_)),
         algorithms_(wire_, rank(), world_size(), names()),
         roll_(config()),
-        queue_("ddp-tcp", origin_, shared_recorder(),
-               [this](std::span<const Collective> batch) {
-                 execute(batch);
-                 return std::nullopt;
-               }),
+        queue_(
+            "ddp-tcp", origin_, shared_recorder(),
+            [this](std::span<const Collective> batch) {
+              execute(batch);
+              return std::nullopt;
+            },
+            shared_report()),
         first_error_(config().background_store,
                      [this](const std::exception_ptr& error) {
                        queue_.fail(error);
