@@ -17,8 +17,12 @@
 #include "ddp/base/error.h"
 #include "ddp/base/file_descriptor.h"
 #include "ddp/collectives/failure/break_report.h"
+#include "ddp/collectives/failure/group_failure.h"
+#include "ddp/collectives/group_config.h"
+#include "ddp/collectives/group_state.h"
 #include "ddp/collectives/hang/flight_recorder.h"
 #include "ddp/collectives/queue/operation_queue.h"
+#include "ddp/store/hash_store.h"
 #include "support/becomes_true.h"
 #include "support/files.h"
 #include "support/gate.h"
@@ -62,6 +66,27 @@ TEST_CASE("only the first error that breaks a group is reported", "[break_report
   of_leaving.tell(recorder, nullptr);
   of_leaving.tell(recorder, std::make_exception_ptr(PeerError("too late")));
   CHECK(texts.size() == 1);
+}
+
+TEST_CASE("the record of a timeout says whether it is another rank's", "[break_report]") {
+  const test::TemporaryDirectory folder;
+  const std::string note =
+      GroupFailure{GroupFailure::Kind::kTimeout,
+                   "[x] rank 0: timed out after 2 ms: rank 1: timed out after 1 ms", "", 0}
+          .note();
+  for (const int self : {0, 1}) {
+    const std::string file = folder / std::to_string(self);
+    GroupState group({.store = std::make_shared<HashStore>(),
+                      .rank = self,
+                      .world_size = 2,
+                      .error_file = ErrorFile(file)});
+    group.recorder->hang().set_diagnosis("rank 1 is stopped");
+    group.report->tell(*group.recorder, GroupFailure::from_note(note).error(self));
+    const std::string record = test::bytes_of(file);
+    CHECK_THAT(record, Catch::Contains(self == 0 ? R"("caused_by_peer":"false")"
+                                                 : R"("caused_by_peer":"true")"));
+    CHECK((record.find("rank 1 is stopped") != std::string::npos) == (self == 0));
+  }
 }
 
 TEST_CASE("a queue throws an error only once it is reported", "[break_report]") {

@@ -81,7 +81,7 @@ struct Survivor {
   HashStore store;
   FlightRecorder recorder;
   PeerRoll roll{config_of(0)};
-  FirstError first_error{store.clone()};
+  FirstError first_error{store.clone(), 0};
 };
 
 }  // namespace

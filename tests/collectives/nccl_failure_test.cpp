@@ -71,7 +71,7 @@ struct Survivor {
 
   HashStore store;
   GroupConfig config{.store = store.clone(), .background_store = store.clone(), .world_size = 2};
-  FirstError first_error{store.clone()};
+  FirstError first_error{store.clone(), 0};
   PeerRoll roll{config};
   FlightRecorder recorder;
 };

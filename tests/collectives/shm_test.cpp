@@ -383,11 +383,10 @@ TEST_CASE("a rank that fails while another writes its error throws that error", 
     shm::Header& header = member.segment().header();
     header.cause_state = shm::CauseState::kBeingWritten;
     std::future<std::string> other = std::async(std::launch::async, [&] {
-      return error_of([&] { std::rethrow_exception(member.fail(shm::Cause::kPeer, "second")); });
+      return error_of([&] { std::rethrow_exception(member.fail({shm::Cause::kPeer, "second"})); });
     });
     expect(other.wait_for(20ms) == std::future_status::timeout, "a wait for the first cause");
-    header.cause = shm::Cause::kTimeout;
-    std::strcpy(header.text, "first");
+    std::strcpy(header.note, GroupFailure{shm::Cause::kTimeout, "first"}.note().c_str());
     header.cause_state = shm::CauseState::kComplete;
     expect(other.get() == "first", "the first cause");
   });
@@ -402,8 +401,9 @@ TEST_CASE("a rank that is killed while it writes its error delays the others onl
                        std::make_shared<FlightRecorder>());
     if (rank == 1) return;
     member.segment().header().cause_state = shm::CauseState::kBeingWritten;
-    const std::string error =
-        error_of([&] { std::rethrow_exception(member.fail(shm::Cause::kPeer, "second")); });
+    const std::string error = error_of([&] {
+      std::rethrow_exception(member.fail({shm::Cause::kPeer, "second"}));
+    });
     expect(error == "second", error);
   });
   CHECK_FALSE(promised.passed());

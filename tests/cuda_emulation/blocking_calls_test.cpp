@@ -99,7 +99,7 @@ class SilentStore final : public test::ForwardingStore {
 // A group of two with one operation on its stream, and what watches it.
 struct WatchedGroup {
   explicit WatchedGroup(Timeout timeout_of_operation, std::shared_ptr<Store> store_of_errors = {})
-      : first_error(store_of_errors ? std::move(store_of_errors) : store.clone()) {
+      : first_error(store_of_errors ? std::move(store_of_errors) : store.clone(), 0) {
     operations.begin({}, timeout_of_operation);
     operations.record(stream.view());
   }
@@ -156,7 +156,7 @@ TEST_CASE("the watchdog aborts a group that another rank breaks while CUDA does 
   const Hang hang;
   const NcclWatchdog watchdog(group.watched(60s));
   REQUIRE(eventually([&] { return queries > asked_before; }));
-  FirstError(group.store.clone()).set(std::runtime_error("another rank's"));
+  FirstError(group.store.clone(), 1).set(std::runtime_error("another rank's"));
   CHECK(eventually([&] { return aborts == aborted_before + 1; }));
   device_hangs = false;
 }

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <concepts>
+#include <iterator>
 #include <locale>
 #include <sstream>
 #include <string>
@@ -50,6 +51,8 @@ class FieldReader {
     return *this;
   }
 
+  // What follows the fields that were read; it may contain newlines.
+  [[nodiscard]] std::string rest() { return {std::istreambuf_iterator<char>(lines_), {}}; }
   [[nodiscard]] bool has_more() { return lines_.peek() != std::istringstream::traits_type::eof(); }
   explicit operator bool() const { return !lines_.fail(); }
 

@@ -83,7 +83,7 @@ std::string GroupNames::mismatch_of_transfer(int rank, const CollectiveSignature
   CollectiveSignature expected = recv;
   expected.kind = CollectiveKind::kSend;
   if (send == expected) return "";
-  return std::string(kTransfersDiffer) + of_group_ + " differ: " + this->rank(sender) + " called " +
+  return "send and recv" + of_group_ + " differ: " + this->rank(sender) + " called " +
          to_string(send) + " to " + this->rank(rank) + ", which called " + to_string(recv);
 }
 

@@ -3,7 +3,6 @@
 
 #include <memory>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "ddp/collectives/collective.h"
@@ -33,9 +32,8 @@ class GroupNames {
                                      const CollectiveSignature& others_call) const;
   // The same if only one call is known.
   [[nodiscard]] std::string mismatch(int rank, const CollectiveSignature& call) const;
-  // The text for a recv by `rank` that meets another send than it expects; empty if it is the one.
-  // It begins with kTransfersDiffer.
-  static constexpr std::string_view kTransfersDiffer = "send and recv";
+  // The sentence of a TransferMismatchError, for a recv by `rank` that meets another send than it
+  // expects; empty if it is the one.
   [[nodiscard]] std::string mismatch_of_transfer(int rank, const CollectiveSignature& recv,
                                                  int sender, const CollectiveSignature& send) const;
   // Whether an engine calls it in its constructor, as far as this rank knows the label.

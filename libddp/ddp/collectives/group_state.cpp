@@ -9,7 +9,7 @@
 
 #include "ddp/base/error.h"
 #include "ddp/collectives/failure/break_report.h"
-#include "ddp/collectives/failure/failure_sentences.h"
+#include "ddp/collectives/failure/group_failure.h"
 #include "ddp/collectives/hang/event_report.h"
 #include "ddp/collectives/hang/flight_recorder.h"
 #include "ddp/collectives/hang/hang_watch.h"
@@ -45,25 +45,19 @@ std::string title_of(const GroupConfig& config) {
   return ", group " + name + " of " + std::to_string(config.world_size) + " ranks";
 }
 
-bool is_timeout(const std::exception_ptr& error) try {
-  std::rethrow_exception(error);
-} catch (const TimeoutError&) {
-  return true;
-} catch (...) {
-  return false;
-}
-
 // A rank that is told of another rank's timeout neither is the cause nor knows whom that one has
 // waited for: its own diagnosis may be about another operation.
-ErrorRecord record_of(const std::exception_ptr& error, const std::string& self,
-                      const FlightRecorder& recorder) {
+ErrorRecord record_of(const std::exception_ptr& error, const FlightRecorder& recorder) {
   ErrorRecord record{.message = describe(error),
                      .step = last_step(recorder),
                      .caused_by_peer = is_caused_by_peer(error)};
-  if (is_timeout(error)) {
-    const bool is_own = is_timeout_of(self, record.message);
-    record.caused_by_peer = !is_own;
-    if (is_own) record.hang = recorder.hang().diagnosis();
+  try {
+    std::rethrow_exception(error);
+  } catch (const PeersTimeoutError&) {
+    record.caused_by_peer = true;
+  } catch (const TimeoutError&) {
+    record.hang = recorder.hang().diagnosis();
+  } catch (...) {
   }
   return record;
 }
@@ -75,11 +69,10 @@ std::shared_ptr<FlightRecorder> make_recorder(const GroupConfig& config) {
 
 std::shared_ptr<BreakReport> make_report(const GroupConfig& config) {
   return std::make_shared<BreakReport>(
-      [group = title_of(config), rank = config.job_rank(config.rank),
-       self = GroupNames(config).self(), device = config.device,
+      [group = title_of(config), rank = config.job_rank(config.rank), device = config.device,
        file = config.error_file](const FlightRecorder& recorder, const std::exception_ptr& error) {
         // While an exception is thrown, that one is the rank's error.
-        if (std::uncaught_exceptions() == 0) file.keep(record_of(error, self, recorder));
+        if (std::uncaught_exceptions() == 0) file.keep(record_of(error, recorder));
         const std::string title = to_string(identify_self(rank, device)) + group;
         append_to_events_file(recorder, title, describe(error));
       });

@@ -4,8 +4,6 @@
 namespace ddp {
 namespace {
 
-constexpr const char* kTimedOut = ": timed out after ";
-
 // What helps if a rank has left before this call of an engine.
 std::string advice_on_leaving(const Activity& activity) {
   if (activity.call.issuer == 0) return "";
@@ -44,13 +42,9 @@ std::string loss_while_waiting_sentence(const std::string& origin, const LostRan
 std::string timeout_sentence(const std::string& origin, Timeout timeout,
                              const FlightRecorder& recorder, const std::string& operation) {
   const std::string diagnosis = recorder.hang().diagnosis();
-  return origin + kTimedOut + std::to_string(timeout.count()) + " ms" +
+  return origin + ": timed out after " + std::to_string(timeout.count()) + " ms" +
          (diagnosis.empty() ? " in " + operation : ": " + diagnosis) +
          " (the program or DDP_TIMEOUT sets the timeout)";
-}
-
-bool is_timeout_of(const std::string& rank, const std::string& text) {
-  return text.find(rank + kTimedOut) != std::string::npos;
 }
 
 }  // namespace ddp

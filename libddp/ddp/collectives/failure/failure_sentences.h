@@ -38,8 +38,5 @@ struct Activity {
 [[nodiscard]] std::string timeout_sentence(const std::string& origin, Timeout timeout,
                                            const FlightRecorder& recorder,
                                            const std::string& operation);
-// Whether it is such a text of this rank's ("rank 0", the end of ORIGIN). Other ranks throw the
-// same text, which they were told.
-[[nodiscard]] bool is_timeout_of(const std::string& rank, const std::string& text);
 
 }  // namespace ddp

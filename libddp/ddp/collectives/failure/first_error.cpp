@@ -14,12 +14,16 @@ constexpr const char* kAbortKey = "abort";
 
 }  // namespace
 
-FirstError::FirstError(std::shared_ptr<Store> store, Listener listener,
+FirstError::FirstError(std::shared_ptr<Store> store, int self, Listener listener,
                        std::shared_ptr<FirstError> parent)
-    : store_(std::move(store)), listener_(std::move(listener)), parent_(std::move(parent)) {}
+    : store_(std::move(store)),
+      self_(self),
+      listener_(std::move(listener)),
+      parent_(std::move(parent)) {}
 
-void FirstError::set(std::exception_ptr error, const GroupFailure& told) {
+void FirstError::set(std::exception_ptr error, GroupFailure told) {
   if (is_set()) return;
+  if (told.by == GroupFailure::kUnknown) told.by = self_;
   const std::string own = told.note();
   const std::string first = post(own);
   if (first == own) return keep(std::move(error), told);
@@ -28,12 +32,13 @@ void FirstError::set(std::exception_ptr error, const GroupFailure& told) {
 
 // A thread that polls may find the note before this one comes to keep it.
 void FirstError::leave(const PeerError& error) {
-  const GroupFailure told = GroupFailure::of(error);
+  GroupFailure told = GroupFailure::of(error);
+  told.by = self_;
   {
     const std::lock_guard lock(mutex_);
     left_ = told.note();
   }
-  set(std::make_exception_ptr(error), told);
+  set(std::make_exception_ptr(error), std::move(told));
 }
 
 bool FirstError::poll() noexcept {
@@ -73,14 +78,14 @@ std::string FirstError::post(const std::string& note) noexcept {
 
 void FirstError::keep_told(const std::string& note) {
   const GroupFailure failure = GroupFailure::from_note(note);
-  keep(failure.error(), failure);
+  keep(failure.error(self_), failure);
 }
 
 void FirstError::keep(std::exception_ptr error, const GroupFailure& told) {
   const std::lock_guard lock(mutex_);
   if (is_set()) return;
   const bool has_left = told.note() == left_;
-  if (parent_) has_left ? parent_->leave(PeerError(told.sentence)) : parent_->set(error, told);
+  if (parent_) has_left ? parent_->leave(PeerError(told.text())) : parent_->set(error, told);
   error_ = std::move(error);
   if (listener_) listener_(has_left ? nullptr : error_);
   is_set_.store(true);

@@ -32,10 +32,11 @@ class FirstError {
 
   using Listener = std::function<void(const std::exception_ptr&)>;
 
-  // `listener` is called with the error, or with null after leave(), before any other caller can
-  // see it, and before that the parent, if any, is broken by the same error.
-  explicit FirstError(std::shared_ptr<Store> store, Listener listener = nullptr,
-                      std::shared_ptr<FirstError> parent = nullptr);
+  // `self` is this rank's number in the job. `listener` is called with the error, or with null
+  // after leave(), before any other caller can see it, and before that the parent, if any, is
+  // broken by the same error.
+  FirstError(std::shared_ptr<Store> store, int self, Listener listener = nullptr,
+             std::shared_ptr<FirstError> parent = nullptr);
 
   // Breaks the group, unless it is broken already. If another rank's error was first, that one
   // counts.
@@ -44,7 +45,7 @@ class FirstError {
     set(std::make_exception_ptr(error), GroupFailure::of(error));
   }
   // As above, for an error that this rank describes differently to the others.
-  void set(std::exception_ptr error, const GroupFailure& told);
+  void set(std::exception_ptr error, GroupFailure told);
   // As set(), if this rank leaves: that is an error of the others only, and the listeners get null.
   void leave(const PeerError& error);
 
@@ -63,6 +64,7 @@ class FirstError {
   void keep(std::exception_ptr error, const GroupFailure& told);
 
   std::shared_ptr<Store> store_;
+  int self_;
   Listener listener_;
   std::shared_ptr<FirstError> parent_;
   std::mutex mutex_;

@@ -15,6 +15,7 @@
 #include "ddp/collectives/check/call_exchange.h"
 #include "ddp/collectives/failure/failure_sentences.h"
 #include "ddp/collectives/failure/first_error.h"
+#include "ddp/collectives/failure/group_failure.h"
 #include "ddp/collectives/failure/peer_roll.h"
 #include "ddp/collectives/hang/flight_recorder.h"
 #include "ddp/collectives/hierarchical/hierarchical_algorithms.h"
@@ -58,7 +59,7 @@ class HierarchicalProcessGroup final : public QueuedProcessGroup {
               return std::nullopt;
             },
             shared_report()),
-        first_error_(config().background_store,
+        first_error_(config().background_store, config().job_rank(rank()),
                      [this](const std::exception_ptr& error) {
                        queue_.fail(error);
                        groups_.abort(describe(error));
@@ -114,10 +115,13 @@ class HierarchicalProcessGroup final : public QueuedProcessGroup {
     first_error_.rethrow_if_set();
   }
 
-  // Sets the error in terms of this group's operation, unless another rank was first.
+  // Sets the error in terms of this group's operation, unless another rank was first. The inner
+  // groups know which sends and recvs differ; of collectives they have other ones.
   void explain(const Error& error) {
-    if (dynamic_cast<const MismatchError*>(&error) != nullptr) {
-      first_error_.set(MismatchError("[shm+tcp] " + mismatch_text(error)));
+    if (const auto* transfers = dynamic_cast<const TransferMismatchError*>(&error)) {
+      first_error_.set(MismatchError("[shm+tcp] " + transfers->sentence()));
+    } else if (dynamic_cast<const MismatchError*>(&error) != nullptr) {
+      first_error_.set(MismatchError("[shm+tcp] " + calls_.mismatch(algorithms_.current())));
     } else if (dynamic_cast<const TimeoutError*>(&error) != nullptr) {
       if (!algorithms_.has_timed_out() && await_report_of_others()) return;
       first_error_.set(TimeoutError(
@@ -125,14 +129,6 @@ class HierarchicalProcessGroup final : public QueuedProcessGroup {
     } else {
       first_error_.set(PeerError(loss_text()));
     }
-  }
-
-  // The inner groups know which sends and recvs differ, and name ranks as this group does. Of
-  // collectives they have other ones.
-  [[nodiscard]] std::string mismatch_text(const Error& error) {
-    const std::string text = describe(error);
-    const std::size_t begin = text.find(GroupNames::kTransfersDiffer);
-    return begin == std::string::npos ? calls_.mismatch(algorithms_.current()) : text.substr(begin);
   }
 
   // The inner groups break on all ranks at once, but the rank that timed out may still be about to

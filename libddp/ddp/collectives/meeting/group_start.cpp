@@ -44,8 +44,8 @@ void meet(const GroupConfig& config, const Point& point, Timeout timeout) {
 }
 
 void tell(Store& store, const std::string& who, const std::exception& error) {
-  GroupFailure failure = GroupFailure::of(error);
-  failure.sentence = "[start] " + who + ": " + describe(error);
+  const GroupFailure failure{GroupFailure::of(error).kind,
+                             "[start] " + who + ": " + describe(error)};
   try {
     store.compare_set(kFailed, "", failure.note());
   } catch (const Error&) {

@@ -118,7 +118,7 @@ NcclProcessGroup::NcclProcessGroup(GroupConfig group_config,
       barrier_element_(cu::allocate_device(sizeof(float), device())),
       operations_(device()),
       first_error_(std::make_shared<FirstError>(
-          config().background_store,
+          config().background_store, job_rank(),
           [recorder = shared_recorder(), report = shared_report()](
               const std::exception_ptr& error) { report->tell(*recorder, error); },
           std::move(parent_error))),

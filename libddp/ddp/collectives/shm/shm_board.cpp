@@ -77,7 +77,7 @@ void Board::begin(std::uint64_t number) {
   const CollectiveSignature& first = self_.segment().post(0, number).signature;
   const CollectiveSignature& theirs = self_.segment().post(other, number).signature;
   std::rethrow_exception(
-      self_.fail(Cause::kMismatch, "[shm] " + self_.names().mismatch(0, first, other, theirs)));
+      self_.fail({Cause::kMismatch, "[shm] " + self_.names().mismatch(0, first, other, theirs)}));
 }
 
 bool Board::try_begin(std::uint64_t number) {

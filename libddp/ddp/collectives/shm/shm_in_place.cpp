@@ -139,8 +139,8 @@ void InPlaceRunner::look_at_operands(std::uint64_t number) {
 
 // Our copy is about to go; a rank that still reads it must not take what follows for our operand.
 void InPlaceRunner::abandon() {
-  (void)self_.fail(Cause::kPeer, "[shm] " + self_.names().rank(self_.rank()) +
-                                     " left a collective that reads its memory");
+  (void)self_.fail({Cause::kPeer, "[shm] " + self_.names().rank(self_.rank()) +
+                                      " left a collective that reads its memory"});
 }
 
 std::byte* InPlaceRunner::reach(int rank, const Region& region) {
@@ -149,9 +149,9 @@ std::byte* InPlaceRunner::reach(int rank, const Region& region) {
   } catch (const Error& error) {
     self_.expect_alive(rank);
     const std::string who = "[shm] " + self_.names().rank(self_.rank());
-    std::rethrow_exception(self_.fail(Cause::kPeer, who + " cannot reach the memory of " +
-                                                        self_.names().rank(rank) +
-                                                        ", which may have died: " + error.what()));
+    std::rethrow_exception(
+        self_.fail({Cause::kPeer, who + " cannot reach the memory of " + self_.names().rank(rank) +
+                                      ", which may have died: " + error.what()}));
   }
 }
 

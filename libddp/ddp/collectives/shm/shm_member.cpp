@@ -76,6 +76,7 @@ PeerWatch watch_peers(const Segment& segment) {
 Member::Member(const GroupConfig& config, std::shared_ptr<const FlightRecorder> recorder)
     : segment_(config),
       rank_(config.rank),
+      job_rank_(config.job_rank(config.rank)),
       names_(config),
       timeout_(config.timeout),
       recorder_(std::move(recorder)),
@@ -136,7 +137,7 @@ void Member::sleep_until(const Condition& ready, const IsAwaited& is_awaited, De
 void Member::time_out(const IsAwaited& is_awaited) {
   const std::string text = timeout_sentence("[shm] " + names_.self(), timeout_, *recorder_,
                                             operation() + late_ranks(is_awaited));
-  std::rethrow_exception(fail(Cause::kTimeout, text));
+  std::rethrow_exception(fail({Cause::kTimeout, text}));
 }
 
 void Member::check_peers(const Condition& ready, const IsAwaited& is_awaited) {
@@ -169,7 +170,7 @@ void Member::lose(int rank, bool has_left) {
                           .operation = operation(),
                           .constructs_engine = names_.is_construction(call_)};
   std::rethrow_exception(
-      fail(Cause::kPeer, loss_sentence("[shm]", lost(rank, has_left), activity)));
+      fail({Cause::kPeer, loss_sentence("[shm]", lost(rank, has_left), activity)}));
 }
 
 void Member::expect_alive(int rank) {
@@ -186,7 +187,7 @@ void Member::check_on(std::span<const int> awaited, const Condition& has_come) {
     const bool is_awaited = std::ranges::find(awaited, other) != awaited.end();
     if (!(has_left ? is_awaited : is_dead) || has_come()) continue;
     std::rethrow_exception(
-        fail(Cause::kPeer, loss_while_waiting_sentence("[shm]", lost(other, has_left), names_)));
+        fail({Cause::kPeer, loss_while_waiting_sentence("[shm]", lost(other, has_left), names_)}));
   }
 }
 
@@ -197,9 +198,9 @@ void Member::check_peer_call(int other, const Condition& ready) {
   const std::uint64_t finished = control(rank_).finished.load();
   if (call_peer_ != other || theirs <= finished || ready()) return;
   std::rethrow_exception(
-      fail(Cause::kMismatch, "[shm] ranks called different collectives: " + names_.rank(other) +
-                                 " called " + to_string(segment_.post(other, theirs).signature) +
-                                 ", " + names_.rank(rank_) + " called " + operation()));
+      fail({Cause::kMismatch, "[shm] ranks called different collectives: " + names_.rank(other) +
+                                  " called " + to_string(segment_.post(other, theirs).signature) +
+                                  ", " + names_.rank(rank_) + " called " + operation()}));
 }
 
 bool Member::is_broken() const {
@@ -208,25 +209,25 @@ bool Member::is_broken() const {
 
 std::exception_ptr Member::recorded_error() const {
   if (!is_broken()) return nullptr;
-  return GroupFailure{segment_.header().cause, segment_.header().text}.error();
+  return GroupFailure::from_note(segment_.header().note).error(job_rank_);
 }
 
 void Member::throw_recorded_error() const { std::rethrow_exception(recorded_error()); }
 
-std::exception_ptr Member::fail(Cause cause, const std::string& text) {
+std::exception_ptr Member::fail(GroupFailure failure) {
+  failure.by = job_rank_;
+  const std::string note = failure.note();
   Header& header = segment_.header();
   CauseState none = CauseState::kNone;
   if (header.cause_state.compare_exchange_strong(none, CauseState::kBeingWritten)) {
-    header.cause = cause;
-    const std::size_t length = std::min(text.size(), sizeof(header.text) - 1);
-    std::memcpy(header.text, text.data(), length);
+    std::memcpy(header.note, note.data(), std::min(note.size(), sizeof(header.note) - 1));
     header.cause_state.store(CauseState::kComplete);
   }
   await_cause();
   ring_all();
   ring(rank_);
   const std::exception_ptr recorded = recorded_error();
-  return recorded ? recorded : GroupFailure{cause, text}.error();
+  return recorded ? recorded : failure.error(job_rank_);
 }
 
 // For a rank that fails while another one is writing the cause.

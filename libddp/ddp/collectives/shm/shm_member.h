@@ -22,6 +22,7 @@
 #include "ddp/base/threads/spin.h"
 #include "ddp/base/time.h"
 #include "ddp/collectives/collective.h"
+#include "ddp/collectives/failure/group_failure.h"
 #include "ddp/collectives/failure/lost_rank.h"
 #include "ddp/collectives/group_names.h"
 #include "ddp/collectives/hang/flight_recorder.h"
@@ -30,6 +31,8 @@
 #include "ddp/collectives/shm/shm_segment.h"
 
 namespace ddp::shm {
+
+using Cause = GroupFailure::Kind;
 
 // Tells the CPU that this is a spin loop.
 inline void relax() {
@@ -94,7 +97,7 @@ class Member {
 
   // Records the first cause for all ranks and wakes them. Returns the error to throw, whose class
   // and text the first failing rank decides, unless it is killed while it writes them.
-  std::exception_ptr fail(Cause cause, const std::string& text);
+  std::exception_ptr fail(GroupFailure failure);
   [[nodiscard]] bool is_broken() const;
   // Throws if the rank has died, or does so within a moment: what a process holds is gone before it
   // counts as ended.
@@ -125,6 +128,7 @@ class Member {
 
   Segment segment_;
   int rank_;
+  int job_rank_;
   GroupNames names_;
   Timeout timeout_;
   std::shared_ptr<const FlightRecorder> recorder_;

@@ -68,7 +68,7 @@ class ShmProcessGroup final : public QueuedProcessGroup {
   void do_abort(std::string_view reason) override {
     const std::string text =
         "[shm] " + self_.names().rank(rank()) + " aborted: " + std::string(reason);
-    queue_.fail(self_.fail(shm::Cause::kPeer, text));
+    queue_.fail(self_.fail({shm::Cause::kPeer, text}));
   }
   std::shared_ptr<ProcessGroup> make_child(GroupConfig child) override {
     return make_shm_process_group(std::move(child));
@@ -105,7 +105,7 @@ class ShmProcessGroup final : public QueuedProcessGroup {
       return run(batch);
     } catch (const std::exception& error) {
       const std::string text = "[shm] " + self_.names().rank(rank()) + " failed: " + error.what();
-      if (!self_.is_leaving()) (void)self_.fail(shm::Cause::kPeer, text);
+      if (!self_.is_leaving()) (void)self_.fail({shm::Cause::kPeer, text});
       throw;
     }
   }

@@ -19,7 +19,6 @@
 #include "ddp/base/system/shared_memory.h"
 #include "ddp/base/time.h"
 #include "ddp/collectives/collective.h"
-#include "ddp/collectives/failure/group_failure.h"
 #include "ddp/collectives/group_config.h"
 #include "ddp/collectives/peers/cpu_sharing.h"
 
@@ -31,16 +30,13 @@ inline constexpr std::size_t kSlotBytes = std::size_t{256} << 10;
 inline constexpr std::size_t kChannelBlockBytes = std::size_t{64} << 10;
 inline constexpr std::uint32_t kChannelBlocks = 2;
 
-using Cause = GroupFailure::Kind;
-
 enum class CauseState : std::uint32_t { kNone = 0, kBeingWritten, kComplete };
 
 // The first cause of the group's end, written by one rank, read by all.
 struct Header {
   std::uint64_t layout;  // equal in equal builds
   std::atomic<CauseState> cause_state;
-  Cause cause;
-  char text[1000];
+  char note[1024];  // see GroupFailure
 };
 
 // How many chunks of a collective are done, and when; see shm_in_place.h. Times are on the host's

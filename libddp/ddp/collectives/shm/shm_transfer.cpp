@@ -52,9 +52,10 @@ void Transfer::move_block() {
 }
 
 void Transfer::check_signature(const CollectiveSignature& theirs) {
-  const std::string text =
+  const std::string sentence =
       self_->names().mismatch_of_transfer(self_->rank(), signature_, peer_, theirs);
-  if (!text.empty()) std::rethrow_exception(self_->fail(Cause::kMismatch, "[shm] " + text));
+  if (sentence.empty()) return;
+  std::rethrow_exception(self_->fail({Cause::kTransferMismatch, sentence, "[shm] "}));
 }
 
 TransferRunner::TransferRunner(Member& self) : self_(self), counts_(self.world_size()) {}

@@ -233,7 +233,7 @@ Plan agree_on_plan(Store& store, const Hello& self, StartPatience& patience) {
   if (plan.starts_with(kUse)) return parse_plan(plan.substr(kUse.size()));
   let_all_read(store, self.who.rank, self.world_size);
   const GroupFailure failure = GroupFailure::from_note(plan);
-  if (failure.kind == GroupFailure::Kind::kPeer) throw EnvironmentError(failure.sentence);
+  if (failure.kind == GroupFailure::Kind::kPeer) throw EnvironmentError(failure.text());
   std::rethrow_exception(failure.error());
 }
 

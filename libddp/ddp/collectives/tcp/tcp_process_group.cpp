@@ -14,6 +14,7 @@
 #include "ddp/base/threads/periodic_thread.h"
 #include "ddp/collectives/failure/failure_sentences.h"
 #include "ddp/collectives/failure/first_error.h"
+#include "ddp/collectives/failure/group_failure.h"
 #include "ddp/collectives/failure/peer_roll.h"
 #include "ddp/collectives/hang/flight_recorder.h"
 #include "ddp/collectives/meeting/group_start.h"
@@ -71,7 +72,7 @@ class TcpProcessGroup final : public QueuedProcessGroup {
               return std::nullopt;
             },
             shared_report()),
-        first_error_(config().background_store,
+        first_error_(config().background_store, config().job_rank(rank()),
                      [this](const std::exception_ptr& error) {
                        queue_.fail(error);
                        wire_.abort();
@@ -116,6 +117,8 @@ class TcpProcessGroup final : public QueuedProcessGroup {
     } catch (const TimeoutError&) {
       first_error_.set(TimeoutError(
           timeout_sentence(origin_, algorithms_.timeout(), recorder(), activity().operation)));
+    } catch (const TransferMismatchError& error) {
+      first_error_.set(TransferMismatchError(origin_ + ": ", error.sentence()));
     } catch (const MismatchError& error) {
       first_error_.set(MismatchError(origin_ + ": " + error.what()));
     } catch (const std::exception& error) {

@@ -3,8 +3,8 @@
 
 #include <span>
 
-#include "ddp/base/error.h"
 #include "ddp/base/object_bytes.h"
+#include "ddp/collectives/failure/group_failure.h"
 
 namespace ddp {
 
@@ -35,7 +35,7 @@ const TcpWire::Message* TcpTransfer::awaited() const {
 void TcpTransfer::advance() {
   if (sends() || payload_ || !head_->has_ended()) return;
   const std::string text = names_.mismatch_of_transfer(rank_, signature_, peer(), wire_signature_);
-  if (!text.empty()) throw MismatchError(text);
+  if (!text.empty()) throw TransferMismatchError("", text);
   if (has_payload()) payload_ = wire_.receive(peer(), payload_tag(), operation_.input);
 }
 
