@@ -177,6 +177,20 @@ TEST_CASE("an error breaks the parents first", "[first_error]") {
   CHECK_THROWS_AS(parent_elsewhere.rethrow_if_set(), TimeoutError);
 }
 
+TEST_CASE("a rank throws its own error, though another thread finds the note first",
+          "[first_error]") {
+  HashStore shared;
+  std::shared_ptr<FirstError> error;
+  bool polls = true;
+  const auto store = std::make_shared<test::ObservedStore>(shared.clone(), [&](const std::string&) {
+    if (std::exchange(polls, false)) CHECK(error->poll());
+  });
+  error = std::make_shared<FirstError>(store, 0);
+  error->set(CudaError("failed"));
+  CHECK_FALSE(polls);
+  CHECK_THROWS_AS(error->rethrow_if_set(), CudaError);
+}
+
 TEST_CASE("leaving is an error of the others only", "[first_error]") {
   HashStore of_parent, of_child;
   Heard by_parent, by_child;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "ddp/collectives/failure/first_error.h"
 
+#include <algorithm>
 #include <optional>
 #include <utility>
 
@@ -22,30 +23,30 @@ FirstError::FirstError(std::shared_ptr<Store> store, int self, Listener listener
       parent_(std::move(parent)) {}
 
 void FirstError::set(std::exception_ptr error, GroupFailure told) {
-  if (is_set()) return;
-  if (told.by == GroupFailure::kUnknown) told.by = self_;
-  const std::string own = told.note();
-  const std::string first = post(own);
-  if (first == own) return keep(std::move(error), told);
-  keep_told(first);
+  tell(std::move(error), std::move(told), false);
+}
+
+void FirstError::leave(const PeerError& error) {
+  tell(std::make_exception_ptr(error), GroupFailure::of(error), true);
 }
 
 // A thread that polls may find the note before this one comes to keep it.
-void FirstError::leave(const PeerError& error) {
-  GroupFailure told = GroupFailure::of(error);
-  told.by = self_;
+void FirstError::tell(std::exception_ptr error, GroupFailure told, bool leaves) {
+  if (is_set()) return;
+  if (told.by == GroupFailure::kUnknown) told.by = self_;
+  const std::string note = told.note();
   {
     const std::lock_guard lock(mutex_);
-    left_ = told.note();
+    own_.push_back({note, std::move(error), leaves});
   }
-  set(std::make_exception_ptr(error), std::move(told));
+  keep(post(note));
 }
 
 bool FirstError::poll() noexcept {
   try {
     const bool asks = !is_set() && !store_is_lost_.load();
     const auto note = asks ? store_->find(kAbortKey) : std::nullopt;
-    if (note) keep_told(*note);
+    if (note) keep(*note);
     store_is_silent_.store(false);
   } catch (const TimeoutError& error) {
     store_is_silent_.store(true);
@@ -76,15 +77,14 @@ std::string FirstError::post(const std::string& note) noexcept {
   }
 }
 
-void FirstError::keep_told(const std::string& note) {
-  const GroupFailure failure = GroupFailure::from_note(note);
-  keep(failure.error(self_), failure);
-}
-
-void FirstError::keep(std::exception_ptr error, const GroupFailure& told) {
+void FirstError::keep(const std::string& note) {
   const std::lock_guard lock(mutex_);
   if (is_set()) return;
-  const bool has_left = told.note() == left_;
+  const GroupFailure told = GroupFailure::from_note(note);
+  const auto own = std::ranges::find(own_, note, &Own::note);
+  const bool is_own = own != own_.end();
+  const bool has_left = is_own && own->leaves;
+  std::exception_ptr error = is_own ? own->error : told.error(self_);
   if (parent_) has_left ? parent_->leave(PeerError(told.text())) : parent_->set(error, told);
   error_ = std::move(error);
   if (listener_) listener_(has_left ? nullptr : error_);

@@ -7,6 +7,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <vector>
 
 #include "ddp/base/error.h"
 #include "ddp/base/time.h"
@@ -59,16 +60,23 @@ class FirstError {
   void rethrow_if_set() const;
 
  private:
+  // An error that this rank has told the others, or is about to.
+  struct Own {
+    std::string note;
+    std::exception_ptr error;
+    bool leaves = false;
+  };
+
+  void tell(std::exception_ptr error, GroupFailure told, bool leaves);
   [[nodiscard]] std::string post(const std::string& note) noexcept;
-  void keep_told(const std::string& note);
-  void keep(std::exception_ptr error, const GroupFailure& told);
+  void keep(const std::string& note);
 
   std::shared_ptr<Store> store_;
   int self_;
   Listener listener_;
   std::shared_ptr<FirstError> parent_;
   std::mutex mutex_;
-  std::string left_;          // the note with which this rank has left
+  std::vector<Own> own_;
   std::exception_ptr error_;  // written once, before is_set_
   std::atomic<bool> is_set_ = false;
   std::atomic<bool> store_is_lost_ = false;    // which poll() no longer asks then
