@@ -16,7 +16,7 @@ namespace {
 template <class Say>
 void tell(const NodePlan& plan, const Say& say) noexcept {
   try {
-    const std::shared_ptr<Store> store = open_launcher_store(plan.store);
+    const std::shared_ptr<Store> store = open_launcher_store(plan.store_addresses());
     if (!agreed_run_id(*store, plan).empty()) say(*store);
   } catch (const std::exception&) {
     // Nobody hears it.

@@ -10,6 +10,7 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "ddp/base/error.h"
 #include "ddp/base/system/host_name.h"
@@ -61,10 +62,12 @@ std::unique_ptr<TcpServer> try_to_host(const Endpoint& endpoint, Console* consol
 }
 
 // Waits until an earlier job, which is ending, has given the port up.
-std::unique_ptr<TcpServer> host_as_node0(const NodeOptions& options, Patience& patience) {
+std::unique_ptr<TcpServer> host_as_node0(const NodeOptions& options,
+                                         const std::vector<Endpoint>& addresses,
+                                         Patience& patience) {
   for (;;) {
     if (auto server = try_to_host(options.endpoint)) return server;
-    if (!serves_ending_job(options.endpoint)) return serve_store(options.endpoint, options.count);
+    if (!serves_ending_job(addresses)) return serve_store(options.endpoint, options.count);
     patience.wait(
         [&] { return "an earlier job has yet to end at " + to_string(options.endpoint); });
   }
@@ -94,11 +97,13 @@ void check_rank_is_said(const NodeOptions& options) {
 }
 
 // `server` is null unless this node hosts the store.
-NodePlan plan_node(const NodeOptions& options, const WorkerPlan& workers, const TcpServer* server) {
+NodePlan plan_node(const NodeOptions& options, const WorkerPlan& workers,
+                   const std::vector<Endpoint>& addresses, const TcpServer* server) {
   const char* host = workers.store_host == StoreHost::kAgent ? "agent" : "worker";
   NodePlan plan{.rank = options.rank,
                 .count = options.count,
                 .store = options.endpoint,
+                .addresses = addresses,
                 .worker_port = options.endpoint.port,
                 .run_id = options.run_id.value_or(""),
                 .terms = fmt::format("--nnodes {} --max_restarts {} --store {}", options.count,
@@ -131,16 +136,18 @@ JobSite open_site(const NodeOptions& options, const WorkerPlan& workers, const J
   if (options.count == 1) return open_on_one_node(options, workers.store_host, assumed);
   check_rank_is_said(options);
   Patience patience(options.start_timeout, signals, console);
-  if (!options.on_one_host) check_reachable(options.endpoint, options.count, patience);
+  const std::vector<Endpoint> addresses =
+      options.on_one_host ? std::vector{options.endpoint}
+                          : find_node0(options.endpoint, options.count, patience);
   JobSite site;
-  if (options.rank == 0) site.store = host_as_node0(options, patience);
+  if (options.rank == 0) site.store = host_as_node0(options, addresses, patience);
   if (!options.rank) site.store = try_to_host(options.endpoint, &console);
   Meeting meeting =
-      meet_nodes(plan_node(options, workers, site.store.get()),
+      meet_nodes(plan_node(options, workers, addresses, site.store.get()),
                  {.host = host_name(), .launcher = ::getpid(), .workers = assumed.local_world_size},
                  patience, [&](NodePlan& plan) {
                    if (site.store || !(site.store = try_to_host(options.endpoint))) return false;
-                   plan = plan_node(options, workers, site.store.get());
+                   plan = plan_node(options, workers, plan.addresses, site.store.get());
                    return true;
                  });
   site.layout = layout_after(meeting, assumed);

@@ -3,10 +3,12 @@
 
 #include <fmt/core.h>
 
-#include <chrono>
 #include <exception>
+#include <iterator>
 #include <optional>
+#include <utility>
 
+#include "ddp/base/error.h"
 #include "ddp/base/number_in.h"
 #include "ddp/store/prefix_store.h"
 #include "ddp/store/tcp_store.h"
@@ -17,8 +19,6 @@
 namespace ddp::launcher {
 namespace {
 
-constexpr Timeout kAnswerTimeout = std::chrono::seconds(1);
-
 constexpr const char* kRunIdKey = "run_id";
 constexpr const char* kTermsKey = "terms";
 constexpr const char* kWorkerPortKey = "worker_port";
@@ -26,10 +26,20 @@ constexpr const char* kRefusedKey = "refused";
 
 }  // namespace
 
-std::shared_ptr<Store> open_launcher_store(const Endpoint& endpoint) {
-  return std::make_shared<PrefixStore>(
-      kLauncherPrefix,
-      std::make_shared<TcpStore>(endpoint, TcpStoreOptions{.timeout = kAnswerTimeout, .spin = {}}));
+std::shared_ptr<Store> open_launcher_store(std::span<const Endpoint> addresses, Timeout timeout) {
+  const Timeout share = timeout / std::ssize(addresses);
+  std::string reasons;
+  for (const Endpoint& address : addresses) {
+    try {
+      std::shared_ptr<Store> store =
+          std::make_shared<TcpStore>(address, TcpStoreOptions{.timeout = share, .spin = {}});
+      if (share < timeout) store = store->clone(timeout);
+      return std::make_shared<PrefixStore>(kLauncherPrefix, std::move(store));
+    } catch (const Error& error) {
+      reasons += (reasons.empty() ? "" : "; ") + describe(error);
+    }
+  }
+  throw NetworkError(reasons);
 }
 
 void announce(Store& store, const NodePlan& plan) {
@@ -72,8 +82,8 @@ void withdraw_refusal(Store& store, const std::string& host) {
 // The launchers of a job count themselves when they leave it.
 bool is_over(Store& store) { return store.has(kLeftKey); }
 
-bool serves_ending_job(const Endpoint& endpoint) noexcept try {
-  return is_over(*open_launcher_store(endpoint));
+bool serves_ending_job(std::span<const Endpoint> addresses) noexcept try {
+  return is_over(*open_launcher_store(addresses));
 } catch (const std::exception&) {
   return false;
 }

@@ -5,17 +5,23 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 
 #include "ddp/base/endpoint.h"
+#include "ddp/base/time.h"
 #include "ddp/store/store.h"
 #include "launcher/launch_error.h"
 #include "launcher/nodes/node_plan.h"
 
 namespace ddp::launcher {
 
-// Throws after a second if nobody answers.
-[[nodiscard]] std::shared_ptr<Store> open_launcher_store(const Endpoint& endpoint);
+inline constexpr Timeout kAnswerTimeout{1000};
+
+// Tries the addresses in turn; they share the time. Throws NetworkError with all reasons if nobody
+// answers. `timeout` is also that of the store's operations.
+[[nodiscard]] std::shared_ptr<Store> open_launcher_store(std::span<const Endpoint> addresses,
+                                                         Timeout timeout = kAnswerTimeout);
 
 // Node 0 writes down what holds for all nodes.
 void announce(Store& store, const NodePlan& plan);
@@ -34,6 +40,6 @@ void withdraw_refusal(Store& store, const std::string& host);
 // True if the job is ending: launchers have left it.
 [[nodiscard]] bool is_over(Store& store);
 // True if a job that is ending is served there.
-[[nodiscard]] bool serves_ending_job(const Endpoint& endpoint) noexcept;
+[[nodiscard]] bool serves_ending_job(std::span<const Endpoint> addresses) noexcept;
 
 }  // namespace ddp::launcher

@@ -3,16 +3,19 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <exception>
 #include <optional>
 #include <utility>
 
 #include "ddp/base/error.h"
 #include "ddp/base/rank_list.h"
+#include "ddp/base/threads/run_until.h"
 #include "launcher/launch_error.h"
 #include "launcher/nodes/gathering.h"
 #include "launcher/nodes/launcher_store.h"
 #include "launcher/nodes/node_keys.h"
+#include "launcher/nodes/reachability.h"
 #include "launcher/nodes/registration.h"
 
 namespace ddp::launcher {
@@ -20,17 +23,37 @@ namespace {
 
 constexpr Timeout kBetweenTries{250};
 
+constexpr Timeout kLongestAnswer{4000};
+
 void wait_for_node0(const Error& error, Patience& patience) {
   patience.wait([&] { return "node 0 does not answer: " + describe(error); });
 }
 
+// On a thread of its own, so that this launcher hears signals meanwhile.
+std::shared_ptr<Store> open_store(std::vector<Endpoint> addresses, Timeout timeout,
+                                  const std::function<void()>& look) {
+  const auto store = std::make_shared<std::shared_ptr<Store>>();
+  const auto open = [=, addresses = std::move(addresses)] {
+    *store = open_launcher_store(addresses, timeout);
+  };
+  (void)run_until(Deadline::after(kLongestTimeout), open, look, Patience::kBetweenLooks);
+  return *store;
+}
+
+// A network may be too slow for the first tries, so each takes twice the time of the last one.
 std::shared_ptr<Store> connect(NodePlan& plan, Patience& patience, const TakeStore& take_store) {
-  for (;;) {
+  NameWatch name(plan.store);
+  std::string state = "node 0 has not answered yet at " + to_string(plan.store);
+  const auto look = [&] { patience.look([&] { return state; }); };
+  for (Timeout timeout = kAnswerTimeout;; timeout = std::min(2 * timeout, kLongestAnswer)) {
     try {
-      return open_launcher_store(plan.store);
+      const Timeout left = std::max(patience.remaining(), kAnswerTimeout);
+      return open_store(plan.store_addresses(), std::min(timeout, left), look);
     } catch (const Error& error) {
       if (!plan.rank && take_store(plan)) continue;
+      state = "node 0 does not answer: " + describe(error);
       wait_for_node0(error, patience);
+      name.refresh(plan.addresses);
     }
   }
 }

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "ddp/base/endpoint.h"
 
@@ -13,11 +14,16 @@ namespace ddp::launcher {
 struct NodePlan {
   std::optional<int> rank = 0;  // nothing: the next free one
   int count = 1;
-  Endpoint store = {};            // node 0's, as the others reach it
-  Endpoint listening = {};        // the one address of it that node 0 has bound
-  std::uint16_t worker_port = 0;  // on node 0's host; node 0 chooses it
-  std::string run_id = {};        // node 0 must have one; empty: any
-  std::string terms = {};         // flags that must be the same on all nodes
+  Endpoint store = {};                   // node 0's, as the others reach it
+  std::vector<Endpoint> addresses = {};  // of that name, in digits; empty: not looked up
+  Endpoint listening = {};               // the one address of it that node 0 has bound
+  std::uint16_t worker_port = 0;         // on node 0's host; node 0 chooses it
+  std::string run_id = {};               // node 0 must have one; empty: any
+  std::string terms = {};                // flags that must be the same on all nodes
+
+  [[nodiscard]] std::vector<Endpoint> store_addresses() const {
+    return addresses.empty() ? std::vector{store} : addresses;
+  }
 };
 
 }  // namespace ddp::launcher

@@ -29,14 +29,18 @@ void Patience::wait(const std::function<std::string()>& state, Timeout pause) {
     throw LaunchError(fmt::format("gave up after {:g} s (--timeout-start): {}",
                                   std::chrono::duration<double>(timeout_).count(), state()));
   }
-  if (next_remark_.passed()) {
-    next_remark_ = Deadline::after(kBetweenRemarks);
-    console_.say("waiting: " + state());
-    console_.flush();
-  }
+  look(state);
   pollfd entry{signals_.fd(), POLLIN, 0};
   poll_until({&entry, 1}, Deadline::after(pause));
   throw_if_interrupted();
+}
+
+void Patience::look(const std::function<std::string()>& state) {
+  throw_if_interrupted();
+  if (!next_remark_.passed()) return;
+  next_remark_ = Deadline::after(kBetweenRemarks);
+  console_.say("waiting: " + state());
+  console_.flush();
 }
 
 void Patience::throw_if_interrupted() {

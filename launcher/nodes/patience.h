@@ -20,6 +20,10 @@ class Patience {
   // come that ends the job.
   void wait(const std::function<std::string()>& state, Timeout pause = kBetweenLooks);
 
+  // The same without the wait, while something else waits; throws only after a signal.
+  void look(const std::function<std::string()>& state);
+  [[nodiscard]] Timeout remaining() const { return end_.remaining(); }
+
   static constexpr Timeout kBetweenLooks{50};
 
  private:

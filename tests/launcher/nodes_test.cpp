@@ -1,19 +1,15 @@
 // SPDX-License-Identifier: MIT
 //
 // How the launchers of several nodes meet, run as threads with one store.
-#include <dlfcn.h>
-#include <netdb.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
-#include <atomic>
 #include <catch2/catch.hpp>
 #include <csignal>
 #include <memory>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <thread>
 #include <utility>
 
@@ -25,13 +21,11 @@
 #include "launcher/nodes/farewell.h"
 #include "launcher/nodes/meeting.h"
 #include "launcher/nodes/node_watch.h"
-#include "launcher/nodes/reachability.h"
 #include "launcher/nodes/registration.h"
 #include "launcher/processes/signals.h"
 #include "support/forwarding_store.h"
 #include "support/meet_nodes.h"
 #include "support/run_ranks.h"
-#include "support/stderr_capture.h"
 
 using Catch::Matchers::Contains;
 using ddp::Endpoint;
@@ -271,60 +265,6 @@ TEST_CASE("a node 0 that does not answer is named with each of its addresses", "
   CHECK_THAT(error_of([&] { meet(plan, 1, kAtOnce); }), Contains("node 0 does not answer") &&
                                                             Contains("127.0.0.1:1") &&
                                                             Contains("Connection refused"));
-}
-
-TEST_CASE("several nodes cannot meet on a loopback address, or where a host only listens",
-          "[nodes]") {
-  Waiting waiting(kAtOnce);
-  const auto check = [&](const char* host) { check_reachable({host, 29500}, 2, waiting.patience); };
-  for (const char* host : {"localhost", "::ffff:127.0.0.1"}) {
-    CHECK_THAT(error_of([&] { check(host); }),
-               Contains("loopback") && Contains("on one machine") && Contains("hostname -I"));
-  }
-  for (const char* host : {"0.0.0.0", "::"}) {
-    CHECK_THAT(error_of([&] { check(host); }), Contains("listens at all its addresses"));
-  }
-  CHECK_NOTHROW(check("10.1.2.3"));
-}
-
-namespace {
-
-std::atomic<int> look_ups_in_vain{0};
-
-}  // namespace
-
-// Replaces the C library's function: "late.test" is a host whose name can be resolved only later.
-extern "C" int getaddrinfo(const char* host, const char* service, const addrinfo* hints,
-                           addrinfo** found) {
-  static const auto real =
-      reinterpret_cast<decltype(&::getaddrinfo)>(::dlsym(RTLD_NEXT, "getaddrinfo"));
-  if (host == nullptr || std::string_view(host) != "late.test") {
-    return real(host, service, hints, found);
-  }
-  if ((hints->ai_flags & AI_NUMERICHOST) != 0) return EAI_NONAME;
-  return look_ups_in_vain-- > 0 ? EAI_NONAME : real("10.1.2.3", service, hints, found);
-}
-
-TEST_CASE("nodes wait for a host name of node 0 that appears late", "[nodes]") {
-  look_ups_in_vain = 8;
-  Waiting patient(20s);
-  CHECK_NOTHROW(check_reachable({"late.test", 29500}, 2, patient.patience));
-  look_ups_in_vain = 8;
-  Waiting impatient(kAtOnce);
-  CHECK_THAT(error_of([&] {
-               check_reachable({"late.test", 29500}, 2, impatient.patience);
-             }),
-             Contains("cannot resolve host 'late.test'"));
-}
-
-// A launcher tries again every second.
-TEST_CASE("with a short timeout, no warning says that the host name is looked up again",
-          "[nodes]") {
-  look_ups_in_vain = 1000;
-  const ddp::test::StderrCapture log;
-  const NodePlan plan{.rank = 1, .count = 2, .store = {"late.test", 1}};
-  CHECK_THAT(error_of([&] { meet(plan, 1, kAtOnce); }), Contains("cannot resolve"));
-  CHECK(log.text() == "");
 }
 
 TEST_CASE("launchers with different flags do not start a job", "[nodes]") {

@@ -116,7 +116,7 @@ class TcpStore::Impl {
     return call(operation, keys, {}, timeout, repeat, std::forward<F>(exchange));
   }
 
-  [[nodiscard]] const Endpoint& endpoint() const { return endpoint_; }
+  [[nodiscard]] const Endpoint& server() const { return server_; }
   [[nodiscard]] const TcpStoreOptions& options() const { return options_; }
   [[nodiscard]] const std::string& local_address() const { return local_address_; }
 
@@ -212,7 +212,7 @@ std::string TcpStore::local_address() const { return impl_->local_address(); }
 std::shared_ptr<Store> TcpStore::clone(Timeout timeout) const {
   TcpStoreOptions options = impl_->options();
   options.timeout = timeout;
-  return std::make_shared<TcpStore>(impl_->endpoint(), options);
+  return std::make_shared<TcpStore>(impl_->server(), options);
 }
 
 void TcpStore::set(std::string_view key, std::string_view value) {

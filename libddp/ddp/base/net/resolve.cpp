@@ -10,6 +10,7 @@
 
 #include "ddp/base/error.h"
 #include "ddp/base/log.h"
+#include "ddp/base/threads/background_thread.h"
 #include "ddp/base/threads/run_until.h"
 
 namespace ddp {
@@ -58,14 +59,17 @@ Answer look_up(const Endpoint& endpoint, int flags, Deadline deadline) {
   return answer.status == 0 ? std::move(answer) : ask_name_server(endpoint, flags, deadline);
 }
 
+AddressList addresses_in(Answer answer, const Endpoint& endpoint) {
+  if (answer.status == 0) return std::move(answer.addresses);
+  throw cannot_resolve(endpoint, reason_of(answer.status));
+}
+
 bool may_appear_late(int status) { return status == EAI_AGAIN || status == EAI_NONAME; }
 
 }  // namespace
 
 AddressList resolve(const Endpoint& endpoint, int flags, Deadline deadline) {
-  Answer answer = look_up(endpoint, flags, deadline);
-  if (answer.status == 0) return std::move(answer.addresses);
-  throw cannot_resolve(endpoint, reason_of(answer.status));
+  return addresses_in(look_up(endpoint, flags, deadline), endpoint);
 }
 
 AddressList resolve_patiently(const Endpoint& endpoint, Deadline deadline) {
@@ -85,6 +89,31 @@ AddressList resolve_patiently(const Endpoint& endpoint, Deadline deadline) {
     if (patience.passed()) throw error;
     pause = std::min<Timeout>(pause * 2, std::chrono::seconds(2));
   }
+}
+
+LookUp::LookUp(const Endpoint& endpoint) {
+  const auto task = std::make_shared<std::packaged_task<AddressList()>>(
+      [endpoint] { return addresses_in(ask(endpoint, 0), endpoint); });
+  answer_ = task->get_future();
+  start_background_thread("ddp-helper", [task] { (*task)(); }).detach();
+}
+
+bool LookUp::is_done_by(Deadline deadline) const {
+  return answer_.wait_until(deadline.time_point()) == std::future_status::ready;
+}
+
+std::vector<Endpoint> endpoints_of(const AddressList& addresses) {
+  std::vector<Endpoint> endpoints;
+  for (const addrinfo* each = addresses.get(); each != nullptr; each = each->ai_next) {
+    char host[NI_MAXHOST];
+    char port[NI_MAXSERV];
+    const int status = ::getnameinfo(each->ai_addr, each->ai_addrlen, host, sizeof(host), port,
+                                     sizeof(port), NI_NUMERICHOST | NI_NUMERICSERV);
+    if (status != 0) continue;
+    const Endpoint endpoint{host, static_cast<std::uint16_t>(std::stoul(port))};
+    if (std::ranges::find(endpoints, endpoint) == endpoints.end()) endpoints.push_back(endpoint);
+  }
+  return endpoints;
 }
 
 bool is_loopback(const sockaddr& address) {

@@ -3,7 +3,9 @@
 
 #include <netdb.h>
 
+#include <future>
 #include <memory>
+#include <vector>
 
 #include "ddp/base/endpoint.h"
 #include "ddp/base/time.h"
@@ -21,6 +23,24 @@ inline constexpr Timeout kLateName = std::chrono::seconds(30);
 // The same for a peer: a name that is not known is asked for again during kLateName, since that of
 // a host which just starts appears late.
 [[nodiscard]] AddressList resolve_patiently(const Endpoint& endpoint, Deadline deadline);
+
+// A look-up that goes on in the background, because getaddrinfo has no timeout: one that is given
+// up and begun anew never ends if a name server is silent, since the C library then asks the next
+// one only after 5 s.
+class LookUp {
+ public:
+  explicit LookUp(const Endpoint& endpoint);
+  // False if there is no answer by the deadline.
+  [[nodiscard]] bool is_done_by(Deadline deadline) const;
+  // The answer, once it is there. Throws NetworkError that names the host.
+  [[nodiscard]] AddressList take() { return answer_.get(); }
+
+ private:
+  std::future<AddressList> answer_;
+};
+
+// The addresses in digits, each once: they need no name server.
+[[nodiscard]] std::vector<Endpoint> endpoints_of(const AddressList& addresses);
 
 // For an IPv4 or IPv6 address: whether only its own host reaches it.
 [[nodiscard]] bool is_loopback(const sockaddr& address);
