@@ -5,12 +5,17 @@
 #include <catch2/catch.hpp>
 
 #include <array>
+#include <memory>
 #include <sstream>
 #include <string>
 #include <vector>
 
 #include "ddp/base/error.h"
+#include "ddp/collectives/start/start_patience.h"
+#include "ddp/collectives/tcp/tcp_process_group.h"
+#include "ddp/store/prefix_store.h"
 #include "support/groups.h"
+#include "support/stderr_capture.h"
 
 using namespace ddp;
 using namespace std::chrono_literals;
@@ -23,9 +28,11 @@ constexpr const char* kAddress = "127.0.0.1";
 
 std::vector<Socket> connect_rank(Store& store, int rank, int ranks, Deadline deadline) {
   GroupConfig config;
+  MeshWait wait;
   config.rank = rank;
   config.world_size = ranks;
-  return connect_mesh(store, {rank, ranks, kAddress}, GroupNames(config), {deadline, deadline});
+  return connect_mesh(store, {rank, ranks, kAddress}, GroupNames(config), {deadline, deadline},
+                      wait);
 }
 
 // Where a rank listens, once it has published that.
@@ -88,4 +95,29 @@ TEST_CASE("a mesh in which ranks are missing says which did not call, or which i
              Catch::StartsWith("rank 0: cannot connect to " + to_string(endpoint_of(*store, 0))));
   store->set("tcp/0", "nonsense");
   CHECK_THAT(error_of_rank(2), Catch::Contains("this is not the address of a rank: \"nonsense\""));
+}
+
+TEST_CASE("a rank that waits to be connected names the ranks and the addresses every few seconds",
+          "[tcp]") {
+  constexpr Timeout kLonger = StartPatience::kPeriod + 1500ms;
+  const auto store = std::make_shared<HashStore>();
+  const Endpoint nobody = Socket::listen({kAddress, 0}).local_endpoint();  // refuses
+  const auto make = [&](int rank, const std::string& prefix) {
+    (void)error_of([&] {
+      (void)make_tcp_process_group({.store = std::make_shared<PrefixStore>(prefix, store),
+                                    .rank = rank,
+                                    .world_size = 3,
+                                    .start_timeout = kLonger},
+                                   kAddress);
+    });
+  };
+  store->set("called/tcp/0", nobody.host + "\n" + std::to_string(nobody.port) + "\n1\n");
+  const test::StderrCapture log;
+  test::run_ranks(2, [&](int thread) { make(thread, thread == 0 ? "calls" : "called"); });
+  CHECK_THAT(log.text(), Catch::Contains("[tcp] rank 0 (127.0.0.1) cannot connect to its "
+                                         "peers yet: no connection from ranks 1, 2 has come to " +
+                                         std::string(kAddress) + ":"));
+  CHECK_THAT(log.text(), Catch::Contains("[tcp] rank 1 (127.0.0.1) cannot connect to its peers "
+                                         "yet: rank 0 cannot be reached at " +
+                                         to_string(nobody) + " after 5 s; "));
 }

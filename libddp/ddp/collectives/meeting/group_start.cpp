@@ -97,8 +97,10 @@ void await_start(const GroupConfig& config, Store& store, std::span<const std::s
 
 void await_all(const GroupConfig& config, Timeout timeout) { meet(config, kHere, timeout); }
 
-bool connect_all(const GroupConfig& config, Deadline deadline, std::function<void()> connect) {
-  const auto check_others = [&config] {
+bool connect_all(const GroupConfig& config, Deadline deadline, std::function<void()> connect,
+                 const std::function<void()>& look) {
+  const auto check_others = [&] {
+    look();
     if (!config.check_while_starting) return;
     config.check_while_starting([&config] { return config.store->has(kHere.all); });
   };

@@ -44,8 +44,9 @@ void await_all(const GroupConfig& config, Timeout timeout);
 // Runs `connect`, which connects this rank with the others outside the store, as run_until() does,
 // and then waits until all ranks have connected: so nobody who is connected leaves while another
 // one is still connecting. Throws what config.check_while_starting throws; `connect` then continues
-// unattended.
-[[nodiscard]] bool connect_all(const GroupConfig& config, Deadline deadline,
-                               std::function<void()> connect);
+// unattended. Meanwhile it calls `look` every now and then.
+[[nodiscard]] bool connect_all(
+    const GroupConfig& config, Deadline deadline, std::function<void()> connect,
+    const std::function<void()>& look = [] {});
 
 }  // namespace ddp

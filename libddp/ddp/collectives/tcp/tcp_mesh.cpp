@@ -91,10 +91,12 @@ class Reception {
   Reception(Socket& listener, std::uint64_t secret, std::vector<Socket>& links, int own_rank)
       : listener_(listener), secret_(secret), links_(links), own_rank_(own_rank) {}
 
-  void run(const GroupNames& names, Deadline deadline) {
+  void run(const GroupNames& names, Deadline deadline, MeshWait& progress) {
+    const std::string own = to_string(listener_.local_endpoint());
     for (;;) {
       const std::vector<int> missing = awaited();
       if (missing.empty()) return;
+      progress.set("no connection from " + names.ranks(missing) + " has come to " + own);
       if (!wait(deadline)) throw TimeoutError(names.ranks(missing) + " did not call");
       while (std::optional<Socket> socket = listener_.accept()) {
         callers_.emplace_back(std::move(*socket));
@@ -147,7 +149,7 @@ class Reception {
 }  // namespace
 
 std::vector<Socket> connect_mesh(Store& store, const MeshMember& own, const GroupNames& names,
-                                 const MeshDeadlines& deadlines) {
+                                 const MeshDeadlines& deadlines, MeshWait& wait) {
   raise_descriptor_limit();
   Socket socket = Socket::listen({own.address, 0});
   const Listener listener{socket.local_endpoint(), draw_secret()};
@@ -155,13 +157,16 @@ std::vector<Socket> connect_mesh(Store& store, const MeshMember& own, const Grou
   std::vector<Socket> links(static_cast<std::size_t>(own.world_size));
   for (int peer = 0; peer < own.rank; ++peer) {
     try {
-      links[static_cast<std::size_t>(peer)] =
-          call(find(store, peer, deadlines.for_calls), own.rank, deadlines.for_calls);
+      wait.set(names.rank(peer) + " has not told its address");
+      const Listener called = find(store, peer, deadlines.for_calls);
+      wait.set(names.rank(peer) + " cannot be reached at " + to_string(called.endpoint));
+      links[static_cast<std::size_t>(peer)] = call(called, own.rank, deadlines.for_calls);
     } catch (const NetworkError& error) {
       throw NetworkError(names.rank(peer) + ": " + error.what());
     }
   }
-  Reception(socket, listener.secret, links, own.rank).run(names, deadlines.for_callers);
+  Reception(socket, listener.secret, links, own.rank).run(names, deadlines.for_callers, wait);
+  wait.set("");
   return links;
 }
 

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "ddp/base/net/socket.h"
@@ -25,6 +27,24 @@ struct MeshDeadlines {
   Deadline for_callers;
 };
 
+// What a rank that connects waits for; another thread may read it meanwhile.
+class MeshWait {
+ public:
+  void set(std::string text) {
+    const std::lock_guard lock(mutex_);
+    text_ = std::move(text);
+  }
+  // "rank 0 does not answer at 10.0.0.1:41234"; empty: nothing.
+  [[nodiscard]] std::string text() const {
+    const std::lock_guard lock(mutex_);
+    return text_;
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  std::string text_;
+};
+
 // Connects this rank with every other one, and returns the connections by rank; this rank's own
 // entry is a socket that is not open. All ranks of the group call it, with a store that only this
 // group uses. Connections of strangers are closed: a peer must know a random number that only the
@@ -34,6 +54,6 @@ struct MeshDeadlines {
 // listen, and NetworkError naming the rank and its address if a peer cannot be reached.
 [[nodiscard]] std::vector<Socket> connect_mesh(Store& store, const MeshMember& own,
                                                const GroupNames& names,
-                                               const MeshDeadlines& deadlines);
+                                               const MeshDeadlines& deadlines, MeshWait& wait);
 
 }  // namespace ddp

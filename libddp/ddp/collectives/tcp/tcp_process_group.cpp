@@ -19,6 +19,7 @@
 #include "ddp/collectives/hang/flight_recorder.h"
 #include "ddp/collectives/meeting/group_start.h"
 #include "ddp/collectives/queue/operation_queue.h"
+#include "ddp/collectives/start/start_patience.h"
 #include "ddp/collectives/tcp/tcp_algorithms.h"
 #include "ddp/collectives/tcp/tcp_mesh.h"
 #include "ddp/collectives/tcp/tcp_wire.h"
@@ -34,25 +35,33 @@ MeshDeadlines deadlines_within(Timeout timeout) {
 }
 
 // Connects on a thread with its own store connection, so that this rank hears meanwhile of ranks
-// that cannot come.
+// that cannot come, and says whom it waits for.
 std::vector<Socket> connect_to_peers(const GroupConfig& config, const std::string& address) {
   const GroupNames names(config);
   const std::string origin =
       "[tcp] " + names.self() + " (" + address + ") cannot connect to its peers";
   const auto links = std::make_shared<std::vector<Socket>>();
+  const auto wait = std::make_shared<MeshWait>();
   const std::shared_ptr<Store> store = config.store->clone(config.start_timeout);
   const Deadline deadline = Deadline::after(config.start_timeout);
   const auto action = [=, own = MeshMember{config.rank, config.world_size, address},
                        limits = deadlines_within(config.start_timeout)] {
     try {
-      *links = connect_mesh(*store, own, names, limits);
+      *links = connect_mesh(*store, own, names, limits, *wait);
     } catch (const TimeoutError& error) {
       throw TimeoutError(origin + ": " + error.what());
     } catch (const Error& error) {
       throw NetworkError(origin + ": " + error.what());
     }
   };
-  if (connect_all(config, deadline, action)) return std::move(*links);
+  StartPatience patience(config.start_timeout);
+  const auto look = [&] {
+    const std::string text = wait->text();
+    if (text.empty() || !patience.is_due()) return;
+    patience.report(origin + " yet: " + text + " after " + patience.waited() +
+                    "; the hosts must let each other's connections to all ports pass");
+  };
+  if (connect_all(config, deadline, action, look)) return std::move(*links);
   throw TimeoutError(origin + " in " + std::to_string(config.start_timeout.count()) + " ms");
 }
 
