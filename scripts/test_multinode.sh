@@ -33,8 +33,27 @@ says 1 'node 0 does not answer: .*10\.77\.0\.1:29500: Connection refused'
 says 1 'node 0 does not answer: .*10\.77\.0\.9:29500: [A-Z]'
 passed "who cannot connect lists every address and why"
 
-: >"$work/hosts"
+# Both hosts have one of the name's addresses, like docker0's; node 0 has the other one, too.
 enter=(sh -c 'mount --bind "$1" /etc/hosts; shift; exec "$@"' sh "$work/hosts")
+printf '%s\n' '172.17.0.1 shared' "$address shared" >"$work/hosts"
+for node in 0 1; do ip -n "${nodes[$node]}" address add 172.17.0.1/32 dev lo; done
+for node in 1 0; do
+  : >"$work/node$node.log"
+  ip netns exec "${nodes[$node]}" "${enter[@]}" "$bin/ddp-launch" --nnodes 2 --rdzv_backend c10d \
+    --rdzv_endpoint "shared:$port" -n 1 true >"$work/node$node.log" 2>&1 &
+  pids[node]=$!
+  [ "$node" = 0 ] || says 1 'waiting: node 0 does not answer'
+done
+finish 20 0 0
+passed "without ranks, node 0 is the host that has all addresses of the name"
+
+# Node 0 listens at both, and node 1 reaches the second one.
+for node in 0 1; do address=shared start "$node" -n 1 true; done
+finish 20 0 0
+for node in 0 1; do ip -n "${nodes[$node]}" address del 172.17.0.1/32 dev lo; done
+passed "node 0 listens at all its addresses of the name"
+
+: >"$work/hosts"
 for node in 0 1; do address=late-name start "$node" -n 1 true; done
 enter=()
 says 1 "waiting: cannot resolve host 'late-name'"

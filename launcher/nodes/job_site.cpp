@@ -7,7 +7,7 @@
 
 #include <cerrno>
 #include <cstdint>
-#include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -19,7 +19,6 @@
 #include "launcher/nodes/meeting.h"
 #include "launcher/nodes/node_watch.h"
 #include "launcher/nodes/patience.h"
-#include "launcher/nodes/port_holder.h"
 #include "launcher/nodes/reachability.h"
 #include "launcher/nodes/store_port.h"
 
@@ -35,26 +34,27 @@ std::string random_run_id() {
 }
 
 // If it is no launcher, the nodes would wait for it in vain.
-void remark_on_port_holder(const Endpoint& endpoint, Console& console) {
-  const std::optional<std::string> holder = describe_port_holder(endpoint);
-  if (!holder) return;
+void remark_on_port_holder(std::span<const Endpoint> addresses, Console& console) {
+  const std::string holder = holder_of(addresses);
+  if (holder.empty()) return;
   for (const char* own : {"ddp-launch", "ddp-agent"}) {
-    if (holder->find(own) != std::string::npos) return;
+    if (holder.find(own) != std::string::npos) return;
   }
   console.say(
       fmt::format("{} is held by {}: unless that is a launcher of this job, the nodes "
                   "cannot meet there; choose another port",
-                  to_string(endpoint), *holder));
+                  to_string(addresses.front()), holder));
 }
 
-// Null if the endpoint is on another host, or if another process on this host was first, on which
+// Null if the addresses are another host's, or if another process on this host was first, on which
 // it remarks if there is a console.
-std::unique_ptr<TcpServer> try_to_host(const Endpoint& endpoint, Console* console = nullptr) {
+std::unique_ptr<TcpServer> try_to_host(std::span<const Endpoint> addresses,
+                                       Console* console = nullptr) {
   try {
-    return std::make_unique<TcpServer>(endpoint);
+    return std::make_unique<TcpServer>(addresses);
   } catch (const SystemError& error) {
     const bool is_taken = error.error_number() == EADDRINUSE;
-    if (is_taken && console != nullptr) remark_on_port_holder(endpoint, *console);
+    if (is_taken && console != nullptr) remark_on_port_holder(addresses, *console);
     const bool is_anothers = error.error_number() == EADDRNOTAVAIL || is_taken;
     if (is_anothers) return nullptr;
     throw;
@@ -66,8 +66,8 @@ std::unique_ptr<TcpServer> host_as_node0(const NodeOptions& options,
                                          const std::vector<Endpoint>& addresses,
                                          Patience& patience) {
   for (;;) {
-    if (auto server = try_to_host(options.endpoint)) return server;
-    if (!serves_ending_job(addresses)) return serve_store(options.endpoint, options.count);
+    if (auto server = try_to_host(addresses)) return server;
+    if (!serves_ending_job(addresses)) return serve_store(addresses, options.count);
     patience.wait(
         [&] { return "an earlier job has yet to end at " + to_string(options.endpoint); });
   }
@@ -77,12 +77,15 @@ std::unique_ptr<TcpServer> host_as_node0(const NodeOptions& options,
 // since programs may bind any of them. It stays unbound, so another process may take it before rank
 // 0 does. The server is only started because serve_store() explains what is wrong with a port.
 Endpoint choose_worker_port(const Endpoint& wanted) {
-  return {wanted.host, serve_store({"", wanted.port})->endpoint().port};
+  const Endpoint everywhere{"", wanted.port};
+  return {wanted.host, serve_store(std::span(&everywhere, 1))->endpoint().port};
 }
 
 JobSite open_on_one_node(const NodeOptions& options, StoreHost host, const JobLayout& assumed) {
   JobSite site{.store = nullptr, .nodes = std::make_unique<NoOtherNodes>(), .layout = assumed};
-  if (host == StoreHost::kAgent) site.store = serve_store(options.endpoint);
+  if (host == StoreHost::kAgent) {
+    site.store = serve_store(std::span(&options.endpoint, 1));
+  }
   site.layout.store = site.store ? site.store->endpoint() : choose_worker_port(options.endpoint);
   site.layout.run_id = options.run_id.value_or(random_run_id());
   return site;
@@ -109,7 +112,7 @@ NodePlan plan_node(const NodeOptions& options, const WorkerPlan& workers,
                 .terms = fmt::format("--nnodes {} --max_restarts {} --store {}", options.count,
                                      workers.max_restarts, host)};
   if (server == nullptr) return plan;
-  plan.listening = server->endpoint();
+  plan.listening = server->endpoints();
   if (!plan.rank) plan.rank = 0;
   if (plan.run_id.empty()) plan.run_id = random_run_id();
   // If the workers host their own store, they do not meet where the launchers do.
@@ -141,15 +144,17 @@ JobSite open_site(const NodeOptions& options, const WorkerPlan& workers, const J
                           : find_node0(options.endpoint, options.count, patience);
   JobSite site;
   if (options.rank == 0) site.store = host_as_node0(options, addresses, patience);
-  if (!options.rank) site.store = try_to_host(options.endpoint, &console);
+  if (!options.rank && has_all(addresses)) site.store = try_to_host(addresses, &console);
+  const auto take_store = [&](NodePlan& plan) {
+    const std::vector<Endpoint> own = plan.store_addresses();
+    if (site.store || !has_all_that_live(own) || !(site.store = try_to_host(own))) return false;
+    plan = plan_node(options, workers, plan.addresses, site.store.get());
+    return true;
+  };
   Meeting meeting =
       meet_nodes(plan_node(options, workers, addresses, site.store.get()),
                  {.host = host_name(), .launcher = ::getpid(), .workers = assumed.local_world_size},
-                 patience, [&](NodePlan& plan) {
-                   if (site.store || !(site.store = try_to_host(options.endpoint))) return false;
-                   plan = plan_node(options, workers, plan.addresses, site.store.get());
-                   return true;
-                 });
+                 patience, take_store);
   site.layout = layout_after(meeting, assumed);
   site.nodes = std::make_unique<NodeWatch>(std::move(meeting), SignsOfLife(), [&signals] {
     return signals.find(is_impatient).has_value();

@@ -22,9 +22,9 @@ struct JobSite {
 // Opens the store, or connects to node 0's, and meets the other nodes there; then store, run id and
 // ranks are known. `assumed` has the number of this node's workers.
 //
-// Without a node rank (rdzv_backend c10d) the launcher that can bind the endpoint becomes node 0,
-// and the others get their ranks in the order of arrival. Throws LaunchError, also if a signal ends
-// the wait, or SystemError.
+// Without a node rank (rdzv_backend c10d) the launcher whose host has the endpoint becomes node 0
+// (reachability.h), and the others get their ranks in the order of arrival. Throws LaunchError,
+// also if a signal ends the wait, or SystemError.
 [[nodiscard]] JobSite open_site(const NodeOptions& options, const WorkerPlan& workers,
                                 const JobLayout& assumed, SignalReader& signals, Console& console);
 

@@ -58,11 +58,13 @@ std::shared_ptr<Store> connect(NodePlan& plan, Patience& patience, const TakeSto
   }
 }
 
-// A name may have further addresses, at which node 0 does not listen.
+// A name may have further addresses, which are not this host's.
 std::string describe_place(const NodePlan& plan) {
   const std::string name = to_string(plan.store);
   if (plan.rank != 0) return "meeting at " + name;
-  const std::string bound = to_string(plan.listening);
+  std::string bound;
+  for (const Endpoint& each : plan.listening)
+    bound += (bound.empty() ? "" : ", ") + to_string(each);
   return "listening on " + name + (bound == name ? "" : " (" + bound + ")");
 }
 

@@ -16,7 +16,7 @@ struct NodePlan {
   int count = 1;
   Endpoint store = {};                   // node 0's, as the others reach it
   std::vector<Endpoint> addresses = {};  // of that name, in digits; empty: not looked up
-  Endpoint listening = {};               // the one address of it that node 0 has bound
+  std::vector<Endpoint> listening = {};  // those that node 0 has bound
   std::uint16_t worker_port = 0;         // on node 0's host; node 0 chooses it
   std::string run_id = {};               // node 0 must have one; empty: any
   std::string terms = {};                // flags that must be the same on all nodes

@@ -3,22 +3,36 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <chrono>
+#include <iterator>
 #include <string>
+#include <utility>
 
 #include "ddp/base/error.h"
+#include "ddp/base/net/socket.h"
 #include "launcher/launch_error.h"
 
 namespace ddp::launcher {
 namespace {
 
 constexpr Timeout kBetweenLookUps{250};
+constexpr Timeout kSilence{2000};
 
 NetworkError no_answer_about(const Endpoint& store, const Deadline& late) {
   const auto waited = std::chrono::ceil<std::chrono::seconds>(kLateName - late.remaining());
   return NetworkError(
       fmt::format("cannot resolve host '{}': no answer from the name server in {} s", store.host,
                   waited.count()));
+}
+
+bool is_own(const Endpoint& address) {
+  try {
+    (void)Socket::listen({address.host, 0});
+    return true;
+  } catch (const SystemError& error) {
+    return !is_of_another_host(error);
+  }
 }
 
 AddressList look_up_once(const Endpoint& store, const Deadline& late, Patience& patience) {
@@ -52,7 +66,8 @@ std::vector<Endpoint> find_node0(const Endpoint& store, int node_count, Patience
                     "0; give one of its addresses (--master_addr)",
                     store.host));
   }
-  if (!is_loopback(*addresses->ai_addr)) return endpoints_of(addresses);
+  std::vector<Endpoint> reachable = endpoints_for_others(addresses);
+  if (!reachable.empty()) return reachable;
   throw LaunchError(
       fmt::format("{} is a loopback address, which no other node can reach; give an address of "
                   "node 0 in the network that the {} nodes share (--master_addr); to try several "
@@ -61,12 +76,23 @@ std::vector<Endpoint> find_node0(const Endpoint& store, int node_count, Patience
                   store.host, node_count));
 }
 
+bool has_all(std::span<const Endpoint> addresses) { return std::ranges::all_of(addresses, is_own); }
+
+bool has_all_that_live(std::span<const Endpoint> addresses) {
+  std::vector<Endpoint> others;
+  std::ranges::remove_copy_if(addresses, std::back_inserter(others), is_own);
+  return others.size() < addresses.size() && std::ranges::none_of(others, [](const Endpoint& each) {
+           return host_answers(each, Deadline::after(kSilence));
+         });
+}
+
 void NameWatch::refresh(std::vector<Endpoint>& addresses) {
   if (addresses.empty() || !next_.passed()) return;
   if (!look_up_) look_up_.emplace(name_);
   if (!look_up_->is_done_by(Deadline::after(Timeout(0)))) return;
   try {
-    addresses = endpoints_of(look_up_->take());
+    auto found = endpoints_for_others(look_up_->take());
+    if (!found.empty()) addresses = std::move(found);
   } catch (const NetworkError&) {
     // The known ones may still be right.
   }

@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <optional>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -13,11 +14,18 @@
 
 namespace ddp::launcher {
 
-// The addresses of node 0's name, in digits, which is looked up once, however long that takes, but
-// again for kLateName while it is not known. Throws LaunchError for a store on a loopback address
-// or 0.0.0.0, which no other host can reach.
+// The addresses of node 0's name at which other hosts can reach it, in digits. It is looked up
+// once, however long that takes, but again for kLateName while it is not known. Throws LaunchError
+// if it has none but loopback addresses, or 0.0.0.0.
 [[nodiscard]] std::vector<Endpoint> find_node0(const Endpoint& store, int node_count,
                                                Patience& patience);
+
+// Which host is node 0, if no node has a rank: the one that has all addresses of the name. Others
+// may have some of them, too, such as docker0's 172.17.0.1.
+[[nodiscard]] bool has_all(std::span<const Endpoint> addresses);
+// Some addresses of a name may be nobody's. For a host that has one of them, when nobody has
+// answered at any: true if there is no host at the others that it lacks, not even one that refuses.
+[[nodiscard]] bool has_all_that_live(std::span<const Endpoint> addresses);
 
 // Looks a name up again every few seconds, in the background: a host that is started anew may have
 // another address.

@@ -61,12 +61,18 @@ std::string bind_hint(int error_number, const std::string& holder,
   }
 }
 
-std::unique_ptr<TcpServer> serve_store(const Endpoint& endpoint, int node_count) try {
-  return std::make_unique<TcpServer>(endpoint);
+std::string holder_of(std::span<const Endpoint> addresses) {
+  for (const Endpoint& address : addresses) {
+    if (const auto holder = describe_port_holder(address)) return *holder;
+  }
+  return "";
+}
+
+std::unique_ptr<TcpServer> serve_store(std::span<const Endpoint> addresses, int node_count) try {
+  return std::make_unique<TcpServer>(addresses);
 } catch (const SystemError& error) {
   const int number = error.error_number();
-  const std::string holder =
-      number == EADDRINUSE ? describe_port_holder(endpoint).value_or("") : std::string();
+  const std::string holder = number == EADDRINUSE ? holder_of(addresses) : "";
   throw LaunchError(error.what() + bind_hint(number, holder, own_addresses(), node_count));
 }
 

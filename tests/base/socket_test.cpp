@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "ddp/base/net/socket.h"
 
-#include <dlfcn.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -18,6 +17,7 @@
 #include <array>
 #include <atomic>
 #include <cerrno>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -28,6 +28,7 @@
 #include "support/in_child.h"
 #include "support/own_network.h"
 #include "support/run_ranks.h"
+#include "support/two_addresses.h"
 
 using namespace ddp;
 using namespace std::chrono_literals;
@@ -57,19 +58,6 @@ extern "C" int socket(int family, int type, int protocol) {
     return -1;
   }
   return static_cast<int>(::syscall(SYS_socket, family, type, protocol));
-}
-
-// Replaces the C library's function: "A,B" is a host with the two addresses A and B.
-extern "C" int getaddrinfo(const char* host, const char* service, const addrinfo* hints,
-                           addrinfo** found) {
-  static const auto real =
-      reinterpret_cast<decltype(&::getaddrinfo)>(::dlsym(RTLD_NEXT, "getaddrinfo"));
-  const std::string_view name = host == nullptr ? "" : host;
-  const std::size_t comma = name.find(',');
-  if (comma == std::string_view::npos) return real(host, service, hints, found);
-  const std::string first(name.substr(0, comma)), second(name.substr(comma + 1));
-  if (const int status = real(first.c_str(), service, hints, found); status != 0) return status;
-  return real(second.c_str(), service, hints, &(*found)->ai_next);
 }
 
 TEST_CASE("sockets carry bytes both ways over IPv4 and IPv6", "[base]") {
@@ -243,6 +231,16 @@ TEST_CASE("a peer that does not answer is not connected, whatever poll reports",
   const std::string error = error_of(connect);
   poll_is_rash = false;
   CHECK_THAT(error, Catch::EndsWith("Transport endpoint is not connected)"));
+}
+
+TEST_CASE("a host answers that accepts a connection, or refuses it", "[base]") {
+  const FullPort full;
+  CHECK_FALSE(host_answers(full.endpoint(), Deadline::after(50ms)));
+  std::optional<Socket> listener = Socket::listen({"127.0.0.1", 0});
+  const Endpoint endpoint = listener->local_endpoint();
+  CHECK(host_answers(endpoint, Deadline::after(5s)));
+  listener.reset();
+  CHECK(host_answers(endpoint, Deadline::after(5s)));
 }
 
 TEST_CASE("an address that does not answer leaves time for the others", "[base]") {

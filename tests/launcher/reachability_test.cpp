@@ -115,7 +115,8 @@ TEST_CASE("several nodes cannot meet on a loopback address, or where a host only
 }
 
 // Replaces the C library's function: "late.test" is a host whose name can be resolved only later,
-// and of "slow.test" the first name server is silent.
+// of "slow.test" the first
+// name server is silent, and "debian.test" has a loopback address, too.
 extern "C" int getaddrinfo(const char* host, const char* service, const addrinfo* hints,
                            addrinfo** found) {
   static const auto real =
@@ -123,6 +124,10 @@ extern "C" int getaddrinfo(const char* host, const char* service, const addrinfo
   const std::string_view name = host == nullptr ? "" : host;
   if (!name.ends_with(".test")) return real(host, service, hints, found);
   if ((hints->ai_flags & AI_NUMERICHOST) != 0) return EAI_NONAME;
+  if (name == "debian.test") {
+    if (const int status = real("127.0.1.1", service, hints, found); status != 0) return status;
+    return real("10.1.2.3", service, hints, &(*found)->ai_next);
+  }
   const char* address = name == "local.test" ? "127.0.0.1" : "10.1.2.3";
   if (name == "slow.test") std::this_thread::sleep_for(1500ms);
   return look_ups_in_vain-- > 0 ? EAI_NONAME : real(address, service, hints, found);
@@ -188,4 +193,17 @@ TEST_CASE("launchers meet over a network whose answers take more than a second",
   second.store = link.endpoint();
   second.terms = "--max_restarts 2";
   CHECK_THAT(error_of([&] { meet(second, 1); }), Contains("node 0 has --max_restarts 0"));
+}
+
+TEST_CASE("nodes meet at those addresses of a name that others can reach", "[nodes]") {
+  Waiting waiting(20s);
+  CHECK(find_node0({"debian.test", 29500}, 2, waiting.patience) == kFound);
+}
+
+TEST_CASE("without ranks, node 0 is the host that has all addresses of the name", "[nodes]") {
+  const Endpoint one{"127.0.0.1", 1}, two{"127.0.0.2", 1}, anothers{"192.0.2.77", 1};
+  CHECK(has_all(std::vector{one, two}));
+  CHECK_FALSE(has_all(std::vector{one, anothers}));
+  CHECK(has_all_that_live(std::vector{one, two}));
+  CHECK_FALSE(has_all_that_live(std::vector{anothers}));
 }

@@ -379,6 +379,22 @@ TEST_CASE("a taken port is an error that names it", "[store]") {
   CHECK(error == "cannot listen on " + to_string(server.endpoint()) + ": Address already in use");
 }
 
+TEST_CASE("a server listens on all addresses of a list that are this host's", "[store]") {
+  const std::uint16_t port = TcpServer(kLoopback).endpoint().port;
+  const std::vector<Endpoint> own = {{"127.0.0.1", port}, {"127.0.0.2", port}};
+  const Endpoint anothers{"192.0.2.77", port};
+  TcpServer server(std::vector{anothers, own[0], own[1]});
+  CHECK(server.endpoints() == own);
+  TcpStore(own[0]).set("k", "v");
+  CHECK(TcpStore(own[1]).get("k") == "v");
+  CHECK_THAT(error_of([&] { TcpServer second(std::vector{own[1]}); }),
+             Catch::Contains("already in use"));
+  CHECK_THAT(error_of([&] {
+               TcpServer second(std::vector{anothers, anothers});
+             }),
+             Catch::Contains("cannot listen on 192.0.2.77:") && Catch::Contains("Cannot assign"));
+}
+
 TEST_CASE("a server listens on exactly the address asked for", "[store]") {
   TcpServer v4(kLoopback);
   CHECK(v4.endpoint().host == "127.0.0.1");

@@ -19,7 +19,7 @@ inline launcher::NodePlan plan_of(int rank, int count, const TcpServer& server) 
   return {.rank = rank,
           .count = count,
           .store = server.endpoint(),
-          .listening = server.endpoint(),
+          .listening = server.endpoints(),
           .run_id = rank == 0 ? "job" : ""};
 }
 

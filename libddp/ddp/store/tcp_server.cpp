@@ -8,6 +8,8 @@
 #include <atomic>
 #include <cerrno>
 #include <optional>
+#include <span>
+#include <stdexcept>
 #include <string>
 #include <thread>
 #include <unordered_map>
@@ -67,20 +69,43 @@ void check_system(int result, const char* action) {
   if (result < 0) throw SystemError(std::string("[tcp_server] ") + action, errno);
 }
 
+struct Entrance {
+  explicit Entrance(const Endpoint& endpoint) : socket(Socket::listen(endpoint)) {}
+
+  Socket socket;
+  std::optional<LoopbackGuard> guard = LoopbackGuard::of(socket);
+};
+
+std::vector<Entrance> open_entrances(std::span<const Endpoint> endpoints) {
+  std::vector<Entrance> entrances;
+  std::optional<SystemError> first_error;
+  for (const Endpoint& endpoint : endpoints) {
+    try {
+      entrances.emplace_back(endpoint);
+    } catch (const SystemError& error) {
+      if (!is_of_another_host(error)) throw;
+      if (!first_error) first_error = error;
+    }
+  }
+  if (!entrances.empty()) return entrances;
+  throw first_error ? *first_error : throw std::invalid_argument("[tcp_server] no endpoint given");
+}
+
 }  // namespace
 
 class TcpServer::Impl {
  public:
-  Impl(const Endpoint& endpoint, const TcpServerOptions& options)
-      : listener_(Socket::listen(endpoint)),
-        guard_(LoopbackGuard::of(listener_)),
+  Impl(std::span<const Endpoint> endpoints, const TcpServerOptions& options)
+      : entrances_(open_entrances(endpoints)),
         epoll_(::epoll_create1(EPOLL_CLOEXEC)),
         state_([this](ClientId client, std::string_view bytes) { reply(client, bytes); }),
-        endpoint_(listener_.local_endpoint()),
         spin_(options.spin),
         farewell_(options.farewell) {
     check_system(epoll_.get(), "cannot create an epoll instance");
-    watch(listener_.fd(), kListener, EPOLLIN, EPOLL_CTL_ADD);
+    for (const Entrance& entrance : entrances_) {
+      endpoints_.push_back(entrance.socket.local_endpoint());
+      watch(entrance.socket.fd(), kListener, EPOLLIN, EPOLL_CTL_ADD);
+    }
     watch(wake_up_.fd(), kWakeUp, EPOLLIN, EPOLL_CTL_ADD);
     raise_descriptor_limit();
     thread_ = start_background_thread("ddp-store", [this] { serve(); });
@@ -92,10 +117,10 @@ class TcpServer::Impl {
     wake_up_.wake();
     thread_.join();
     // Before the connections are: a client that loses its own would reach a server that is gone.
-    listener_.close();
+    entrances_.clear();
   }
 
-  [[nodiscard]] Endpoint endpoint() const { return endpoint_; }
+  [[nodiscard]] const std::vector<Endpoint>& endpoints() const { return endpoints_; }
 
  private:
   void serve() {
@@ -110,7 +135,7 @@ class TcpServer::Impl {
 
   // Whoever connects from now on may have come for the next server on this port.
   void stop_listening() {
-    listener_.close();
+    entrances_.clear();
     accepting_ = true;  // there is no pause to end
   }
 
@@ -139,7 +164,7 @@ class TcpServer::Impl {
 
   void handle_event(const epoll_event& event) {
     const ClientId id = event.data.u64;
-    if (id == kListener) return listener_.is_open() ? accept_all() : void();
+    if (id == kListener) return accept_all();
     if (id == kWakeUp) return wake_up_.acknowledge();
     const auto found = connections_.find(id);
     if (found == connections_.end()) return;  // dropped earlier in this round
@@ -153,22 +178,27 @@ class TcpServer::Impl {
 
   void accept_all() {
     try {
-      while (std::optional<Socket> socket = listener_.accept()) {
-        if (!is_admitted(*socket)) continue;
-        const ClientId id = next_client_++;
-        watch(socket->fd(), id, EPOLLIN, EPOLL_CTL_ADD);
-        Connection connection;
-        connection.peer = socket->peer_endpoint();
-        connection.socket = std::move(*socket);
-        connections_.emplace(id, std::move(connection));
+      for (Entrance& entrance : entrances_) {
+        while (std::optional<Socket> socket = entrance.socket.accept()) {
+          if (is_admitted(entrance, *socket)) admit(std::move(*socket));
+        }
       }
     } catch (const std::exception& error) {  // also: out of memory
       pause_accepting(error);
     }
   }
 
-  bool is_admitted(const Socket& socket) {
-    const std::string refusal = guard_ ? guard_->refusal(socket) : "";
+  void admit(Socket socket) {
+    const ClientId id = next_client_++;
+    watch(socket.fd(), id, EPOLLIN, EPOLL_CTL_ADD);
+    Connection connection;
+    connection.peer = socket.peer_endpoint();
+    connection.socket = std::move(socket);
+    connections_.emplace(id, std::move(connection));
+  }
+
+  bool is_admitted(const Entrance& entrance, const Socket& socket) {
+    const std::string refusal = entrance.guard ? entrance.guard->refusal(socket) : "";
     if (!refusal.empty()) {
       drops_.log("[tcp_server] refused the connection from " + to_string(socket.peer_endpoint()) +
                  ": " + refusal);
@@ -190,7 +220,9 @@ class TcpServer::Impl {
 
   void set_accepting(bool accepting) {
     accepting_ = accepting;
-    watch(listener_.fd(), kListener, accepting ? EPOLLIN : EPOLL_EVENTS{}, EPOLL_CTL_MOD);
+    for (const Entrance& entrance : entrances_) {
+      watch(entrance.socket.fd(), kListener, accepting ? EPOLLIN : EPOLL_EVENTS{}, EPOLL_CTL_MOD);
+    }
   }
 
   // Reads once per event. Level-triggered epoll returns while there is more, so a client that
@@ -321,13 +353,12 @@ class TcpServer::Impl {
 
   static constexpr Timeout kAcceptPause{100};
 
-  Socket listener_;
-  std::optional<LoopbackGuard> guard_;
+  std::vector<Entrance> entrances_;
+  std::vector<Endpoint> endpoints_;
   FileDescriptor epoll_;
   WakeUp wake_up_;
   std::array<epoll_event, 64> events_;
   StoreState state_;
-  Endpoint endpoint_;
   Spin spin_;
   Timeout farewell_;
   std::unordered_map<ClientId, Connection> connections_;
@@ -345,9 +376,12 @@ class TcpServer::Impl {
 };
 
 TcpServer::TcpServer(const Endpoint& endpoint, const TcpServerOptions& options)
-    : impl_(std::make_unique<Impl>(endpoint, options)) {}
+    : TcpServer(std::span(&endpoint, 1), options) {}
+TcpServer::TcpServer(std::span<const Endpoint> endpoints, const TcpServerOptions& options)
+    : impl_(std::make_unique<Impl>(endpoints, options)) {}
 TcpServer::~TcpServer() = default;
 
-Endpoint TcpServer::endpoint() const { return impl_->endpoint(); }
+Endpoint TcpServer::endpoint() const { return endpoints().front(); }
+const std::vector<Endpoint>& TcpServer::endpoints() const { return impl_->endpoints(); }
 
 }  // namespace ddp

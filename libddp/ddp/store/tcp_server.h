@@ -3,6 +3,8 @@
 
 #include <chrono>
 #include <memory>
+#include <span>
+#include <vector>
 
 #include "ddp/base/endpoint.h"
 #include "ddp/base/time.h"
@@ -32,12 +34,17 @@ class TcpServer {
   // connections, and each connection is an open file, so this raises the process's soft limit of
   // open files.
   explicit TcpServer(const Endpoint& endpoint, const TcpServerOptions& options = {});
+  // Listens on those of the endpoints that are this host's: a name may have several addresses, and
+  // who connects may reach only one of them. The port is given. Throws SystemError naming the first
+  // endpoint if none is this host's.
+  explicit TcpServer(std::span<const Endpoint> endpoints, const TcpServerOptions& options = {});
   ~TcpServer();
   TcpServer(const TcpServer&) = delete;
   TcpServer& operator=(const TcpServer&) = delete;
 
-  // The address and port that are bound.
+  // The address and port that are bound; of several, the first.
   [[nodiscard]] Endpoint endpoint() const;
+  [[nodiscard]] const std::vector<Endpoint>& endpoints() const;
 
  private:
   class Impl;

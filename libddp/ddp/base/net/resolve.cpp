@@ -64,6 +64,22 @@ AddressList addresses_in(Answer answer, const Endpoint& endpoint) {
   throw cannot_resolve(endpoint, reason_of(answer.status));
 }
 
+// Without those to be left out, and each once.
+template <class LeaveOut>
+std::vector<Endpoint> in_digits(const AddressList& addresses, const LeaveOut& leave_out) {
+  std::vector<Endpoint> endpoints;
+  for (const addrinfo* each = addresses.get(); each != nullptr; each = each->ai_next) {
+    char host[NI_MAXHOST];
+    char port[NI_MAXSERV];
+    const int status = ::getnameinfo(each->ai_addr, each->ai_addrlen, host, sizeof(host), port,
+                                     sizeof(port), NI_NUMERICHOST | NI_NUMERICSERV);
+    if (status != 0 || leave_out(*each->ai_addr)) continue;
+    const Endpoint endpoint{host, static_cast<std::uint16_t>(std::stoul(port))};
+    if (std::ranges::find(endpoints, endpoint) == endpoints.end()) endpoints.push_back(endpoint);
+  }
+  return endpoints;
+}
+
 bool may_appear_late(int status) { return status == EAI_AGAIN || status == EAI_NONAME; }
 
 }  // namespace
@@ -103,17 +119,11 @@ bool LookUp::is_done_by(Deadline deadline) const {
 }
 
 std::vector<Endpoint> endpoints_of(const AddressList& addresses) {
-  std::vector<Endpoint> endpoints;
-  for (const addrinfo* each = addresses.get(); each != nullptr; each = each->ai_next) {
-    char host[NI_MAXHOST];
-    char port[NI_MAXSERV];
-    const int status = ::getnameinfo(each->ai_addr, each->ai_addrlen, host, sizeof(host), port,
-                                     sizeof(port), NI_NUMERICHOST | NI_NUMERICSERV);
-    if (status != 0) continue;
-    const Endpoint endpoint{host, static_cast<std::uint16_t>(std::stoul(port))};
-    if (std::ranges::find(endpoints, endpoint) == endpoints.end()) endpoints.push_back(endpoint);
-  }
-  return endpoints;
+  return in_digits(addresses, [](const sockaddr&) { return false; });
+}
+
+std::vector<Endpoint> endpoints_for_others(const AddressList& addresses) {
+  return in_digits(addresses, is_loopback);
 }
 
 bool is_loopback(const sockaddr& address) {

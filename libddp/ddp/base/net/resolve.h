@@ -42,6 +42,9 @@ class LookUp {
 // The addresses in digits, each once: they need no name server.
 [[nodiscard]] std::vector<Endpoint> endpoints_of(const AddressList& addresses);
 
+// The same without loopback addresses.
+[[nodiscard]] std::vector<Endpoint> endpoints_for_others(const AddressList& addresses);
+
 // For an IPv4 or IPv6 address: whether only its own host reaches it.
 [[nodiscard]] bool is_loopback(const sockaddr& address);
 // 0.0.0.0 or ::, at which a host may listen, but which is nobody's address.

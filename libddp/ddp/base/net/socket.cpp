@@ -161,10 +161,6 @@ const addrinfo& any_interface(const addrinfo& addresses) {
   return *chosen;
 }
 
-bool is_of_another_host(int error_number) {
-  return error_number == EADDRNOTAVAIL || error_number == EAFNOSUPPORT;
-}
-
 FileDescriptor listen_at(const addrinfo& address, bool takes_ipv4) {
   const std::string action = "cannot listen on " + to_string(endpoint_of(address));
   FileDescriptor fd = open_socket(address.ai_family, action);
@@ -233,11 +229,21 @@ Socket Socket::listen(const Endpoint& endpoint) {
     try {
       return Socket(listen_at(*address, /*takes_ipv4=*/false));
     } catch (const SystemError& error) {
-      if (!is_of_another_host(error.error_number())) throw;
+      if (!is_of_another_host(error)) throw;
       if (!first_error) first_error = error;
     }
   }
   throw SystemError(*first_error);
+}
+
+bool host_answers(const Endpoint& address, Deadline deadline) {
+  const AddressList addresses = resolve(address, AI_NUMERICHOST, deadline);
+  return !is_silence(
+      try_connect(*addresses, deadline, "cannot connect to " + to_string(address)).second);
+}
+
+bool is_of_another_host(const SystemError& error) {
+  return error.error_number() == EADDRNOTAVAIL || error.error_number() == EAFNOSUPPORT;
 }
 
 std::optional<Socket> Socket::accept() {

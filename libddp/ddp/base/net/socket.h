@@ -25,6 +25,12 @@ class NoAnswerError : public NetworkError {
   using NetworkError::NetworkError;
 };
 
+// Whether a host is at an address, given in digits: one that accepts a connection or refuses it.
+[[nodiscard]] bool host_answers(const Endpoint& address, Deadline deadline);
+
+// Whether Socket::listen() failed since this machine does not have the address.
+[[nodiscard]] bool is_of_another_host(const SystemError& error);
+
 // A TCP socket over IPv4 or IPv6: close-on-exec, no SIGPIPE, TCP_NODELAY, keepalive, and a deadline
 // on every wait. Not thread-safe, except that one thread may send while another receives.
 class Socket {

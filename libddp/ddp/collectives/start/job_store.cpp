@@ -3,11 +3,15 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <exception>
 #include <mutex>
+#include <vector>
 
 #include "ddp/base/error.h"
+#include "ddp/base/net/resolve.h"
+#include "ddp/base/net/socket.h"
 #include "ddp/base/system/host_name.h"
 #include "ddp/base/threads/periodic_thread.h"
 #include "ddp/store/tcp_server.h"
@@ -19,6 +23,53 @@ namespace {
 // Ranks of other hosts read the cause of a failure up to FirstError::kPeriod after rank 0.
 constexpr Timeout kFarewell{1000};
 
+// To resolve the own name; to resolve a peer's for a message.
+constexpr Timeout kOwnNameTimeout = std::chrono::seconds(10);
+constexpr Timeout kRemarkTimeout = std::chrono::seconds(1);
+
+// Where other hosts reach this one, if the name has such addresses of this host: rank 0's own
+// connection then also has an address that others can use.
+std::shared_ptr<TcpServer> serve_at(const Endpoint& endpoint) {
+  const TcpServerOptions options{.farewell = kFarewell};
+  const AddressList addresses = resolve(endpoint, 0, Deadline::after(kOwnNameTimeout));
+  const std::vector<Endpoint> all = endpoints_of(addresses);
+  const std::vector<Endpoint> for_others = endpoints_for_others(addresses);
+  try {
+    return std::make_shared<TcpServer>(for_others.empty() ? all : for_others, options);
+  } catch (const SystemError& error) {
+    if (!is_of_another_host(error) || for_others.size() == all.size()) throw;
+    return std::make_shared<TcpServer>(all, options);
+  }
+}
+
+// "node0:29500 (10.0.0.1:29500)": the addresses tell whether the name is the right host's.
+std::string with_addresses(const Endpoint& endpoint, const std::vector<Endpoint>& addresses) {
+  if (addresses == std::vector{endpoint}) return to_string(endpoint);
+  std::string text;
+  for (const Endpoint& each : addresses) text += (text.empty() ? "" : ", ") + to_string(each);
+  return to_string(endpoint) + " (" + text + ")";
+}
+
+std::string with_addresses(const Endpoint& endpoint) try {
+  return with_addresses(endpoint,
+                        endpoints_of(resolve(endpoint, 0, Deadline::after(kRemarkTimeout))));
+} catch (const NetworkError&) {
+  return to_string(endpoint);
+}
+
+// The place of a store that this rank hosts.
+std::string describe_place(const TcpServer& server, const Endpoint& endpoint) {
+  const std::string text = with_addresses(endpoint, server.endpoints());
+  const auto is_local = [](const Endpoint& each) {
+    return endpoints_for_others(resolve(each, 0, Deadline::after(kRemarkTimeout))).empty();
+  };
+  if (text == to_string(endpoint) || !std::ranges::all_of(server.endpoints(), is_local))
+    return text;
+  return text +
+         ", which only this host can reach: give MASTER_ADDR another address of it, unless "
+         "all ranks are here";
+}
+
 // Groups of this process that live at the same time share one server.
 std::shared_ptr<TcpServer> host_store(const Endpoint& endpoint) try {
   static std::mutex mutex;
@@ -26,7 +77,7 @@ std::shared_ptr<TcpServer> host_store(const Endpoint& endpoint) try {
   static Endpoint last_endpoint;
   const std::lock_guard lock(mutex);
   if (auto shared = last.lock(); shared && endpoint == last_endpoint) return shared;
-  auto server = std::make_shared<TcpServer>(endpoint, TcpServerOptions{.farewell = kFarewell});
+  auto server = serve_at(endpoint);
   last = server;
   last_endpoint = endpoint;
   return server;
@@ -55,6 +106,7 @@ std::shared_ptr<TcpStore> connect_to(const WorkerEnv& env, Timeout timeout,
                                      StartPatience& patience) try {
   const PeriodicThread voice("ddp-start", patience.period(), [&] {
     if (patience.is_due()) {
+      patience.set_store(with_addresses(env.master));
       patience.report("[init] no answer from " + patience.place() + " after " + patience.waited() +
                       "; rank 0 or its launcher hosts it");
     }
@@ -74,8 +126,10 @@ JobStore open_job_store(const InitOptions& options, const WorkerEnv& env, Timeou
     const auto client = connect_to(env, timeout, patience);
     return {client, client->local_address(), !env.agent_hosts_store};
   }
+  const auto server = host_store(env.master);
+  patience.set_store(describe_place(*server, env.master));
   const auto client = std::make_shared<TcpStore>(
-      env.master, TcpStoreOptions{.timeout = timeout, .rank = 0, .keeps = host_store(env.master)});
+      server->endpoint(), TcpStoreOptions{.timeout = timeout, .rank = 0, .keeps = server});
   return {client, client->local_address(), true};
 }
 

@@ -4,6 +4,7 @@
 #include <functional>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "ddp/base/log.h"
 #include "ddp/base/time.h"
@@ -27,6 +28,8 @@ class StartPatience {
   [[nodiscard]] bool is_due();
 
   void report(std::string_view text) const { report_(text); }
+
+  void set_store(std::string store) { store_ = std::move(store); }
 
   [[nodiscard]] Timeout period() const { return period_; }
   // The time waited so far: "5 s".

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: MIT
+#include "ddp/collectives/start/job_store.h"
+
+#include <catch2/catch.hpp>
+
+#include <string>
+#include <string_view>
+
+#include "ddp/base/error.h"
+#include "ddp/store/tcp_server.h"
+#include "ddp/store/tcp_store.h"
+#include "support/run_ranks.h"
+#include "support/two_addresses.h"
+
+using namespace ddp;
+using namespace std::chrono_literals;
+using Catch::Matchers::Contains;
+using Catch::Matchers::StartsWith;
+
+namespace {
+
+std::uint16_t unused_port() { return TcpServer({"127.0.0.1", 0}).endpoint().port; }
+
+}  // namespace
+
+TEST_CASE("rank 0 hosts the store at all its addresses of the name, and says which they are",
+          "[start]") {
+  const std::string port = std::to_string(unused_port());
+  const WorkerEnv env{
+      .rank = 0,
+      .world_size = 2,
+      .master = {"127.0.0.2,127.0.0.3", static_cast<std::uint16_t>(std::stoi(port))}};
+  StartPatience patience(60s);
+  const JobStore own = open_job_store({}, env, 60s, patience);
+  for (const char* address : {"127.0.0.2", "127.0.0.3"}) {
+    CHECK_NOTHROW(TcpStore({address, env.master.port}).set("key", "value"));
+  }
+  CHECK_THAT(patience.place(), StartsWith("the store at 127.0.0.2,127.0.0.3:" + port +
+                                          " (127.0.0.2:" + port + ", 127.0.0.3:" + port + ")") &&
+                                   Contains("which only this host can reach"));
+}
+
+TEST_CASE("a rank that waits for the store says at which addresses", "[start]") {
+  const WorkerEnv env{.rank = 1, .world_size = 2, .master = {"127.0.0.2,127.0.0.3", 1}};
+  std::string said;
+  StartPatience patience(1s, to_string(env.master), 200ms,
+                         [&](std::string_view text) { said = text; });
+  CHECK_THAT(test::error_of([&] { (void)open_job_store({}, env, 1s, patience); }),
+             Contains("has not reached the store at 127.0.0.2,127.0.0.3:1 (127.0.0.2:1, "));
+  CHECK_THAT(said, StartsWith("[init] no answer from the store at 127.0.0.2,127.0.0.3:1 "
+                              "(127.0.0.2:1, 127.0.0.3:1) after "));
+}
