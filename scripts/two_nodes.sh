@@ -31,11 +31,11 @@ passed() { printf '  ok %4s s  %s\n' "$SECONDS" "$*"; }
 command -v ip >/dev/null || skip "no ip command (package iproute2)"
 ip netns add "${nodes[0]}" 2>/dev/null || skip "network namespaces cannot be made here"
 ip netns add "${nodes[1]}"
-ip link add eth0 netns "${nodes[0]}" type veth peer name eth0 netns "${nodes[1]}"
+ip link add eth0 netns "${nodes[0]}" type veth peer name eth1 netns "${nodes[1]}"
 for i in 0 1; do
-  ip -n "${nodes[$i]}" address add "10.77.0.$((i + 1))/24" dev eth0
+  ip -n "${nodes[$i]}" address add "10.77.0.$((i + 1))/24" dev "eth$i"
   ip -n "${nodes[$i]}" link set lo up
-  ip -n "${nodes[$i]}" link set eth0 up
+  ip -n "${nodes[$i]}" link set "eth$i" up
 done
 
 # start NODE ARGS…: starts ddp-launch on a node, with its output in node<N>.log and its pid in

@@ -4,6 +4,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <exception>
 #include <optional>
 #include <utility>
@@ -25,8 +26,18 @@ constexpr Timeout kBetweenTries{250};
 
 constexpr Timeout kLongestAnswer{4000};
 
+// A connect that lacks an address is this host's fault.
+std::string why_not_met(const Error& error) {
+  const std::string text = describe(error);
+  const bool is_own_fault = text.find(error_text(EADDRNOTAVAIL)) != std::string::npos;
+  return (is_own_fault ? "this host has no free port (ip_local_port_range), or no address of this "
+                         "kind, to connect to node 0: "
+                       : "node 0 does not answer: ") +
+         text;
+}
+
 void wait_for_node0(const Error& error, Patience& patience) {
-  patience.wait([&] { return "node 0 does not answer: " + describe(error); });
+  patience.wait([&] { return why_not_met(error); });
 }
 
 // On a thread of its own, so that this launcher hears signals meanwhile.
@@ -51,7 +62,7 @@ std::shared_ptr<Store> connect(NodePlan& plan, Patience& patience, const TakeSto
       return open_store(plan.store_addresses(), std::min(timeout, left), look);
     } catch (const Error& error) {
       if (!plan.rank && take_store(plan)) continue;
-      state = "node 0 does not answer: " + describe(error);
+      state = why_not_met(error);
       wait_for_node0(error, patience);
       name.refresh(plan.addresses);
     }

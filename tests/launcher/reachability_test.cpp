@@ -3,10 +3,14 @@
 // How a launcher finds node 0: names that appear late, slow name servers, slow networks.
 #include <dlfcn.h>
 #include <netdb.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <array>
 #include <atomic>
 #include <catch2/catch.hpp>
+#include <cerrno>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -42,6 +46,7 @@ constexpr Timeout kNoPatience{0};
 const std::vector<Endpoint> kFound = {{"10.1.2.3", 29500}};
 
 std::atomic<int> look_ups_in_vain{0};
+std::atomic<bool> lacks_ports{false};
 
 // A relay to a server that passes on what it reads `delay` later.
 class SlowLink {
@@ -97,6 +102,23 @@ class SlowLink {
 };
 
 }  // namespace
+
+// Replaces the C library's function: while `lacks_ports`, all ephemeral ports are in use.
+extern "C" int connect(int fd, const sockaddr* address, socklen_t size) {
+  if (lacks_ports) {
+    errno = EADDRNOTAVAIL;
+    return -1;
+  }
+  return static_cast<int>(::syscall(SYS_connect, fd, address, size));
+}
+
+TEST_CASE("a host without a free port does not blame node 0", "[nodes]") {
+  const NodePlan plan{.rank = 1, .count = 2, .store = {"127.0.0.1", 1}};
+  lacks_ports = true;
+  const std::string error = error_of([&] { meet(plan, 1, kNoPatience); });
+  lacks_ports = false;
+  CHECK_THAT(error, Contains("this host has no free port") && !Contains("does not answer"));
+}
 
 TEST_CASE("several nodes cannot meet on a loopback address, or where a host only listens",
           "[nodes]") {

@@ -38,9 +38,22 @@ std::uint64_t draw_secret() {
   return (std::uint64_t{random()} << 32) | random();
 }
 
+// A link-local address is followed by the interface as its own host calls it, which says nothing to
+// the others.
+std::string without_scope(const std::string& host) { return host.substr(0, host.find('%')); }
+
+// Others' link-local addresses are on the interface on which this rank has its own.
+Endpoint with_own_scope(Endpoint peer, const std::string& own_address) {
+  const std::size_t scope = own_address.find('%');
+  if (scope != std::string::npos && peer.host.starts_with("fe80:")) {
+    peer.host += own_address.substr(scope);
+  }
+  return peer;
+}
+
 void publish(Store& store, int rank, const Listener& listener) {
   FieldWriter fields;
-  fields << listener.endpoint.host << listener.endpoint.port << listener.secret;
+  fields << without_scope(listener.endpoint.host) << listener.endpoint.port << listener.secret;
   store.set(key_of(rank), fields.text());
 }
 
@@ -158,7 +171,8 @@ std::vector<Socket> connect_mesh(Store& store, const MeshMember& own, const Grou
   for (int peer = 0; peer < own.rank; ++peer) {
     try {
       wait.set(names.rank(peer) + " has not told its address");
-      const Listener called = find(store, peer, deadlines.for_calls);
+      Listener called = find(store, peer, deadlines.for_calls);
+      called.endpoint = with_own_scope(called.endpoint, own.address);
       wait.set(names.rank(peer) + " cannot be reached at " + to_string(called.endpoint));
       links[static_cast<std::size_t>(peer)] = call(called, own.rank, deadlines.for_calls);
     } catch (const NetworkError& error) {
