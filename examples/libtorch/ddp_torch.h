@@ -393,7 +393,8 @@ class DistributedDataParallel {
     if (!grad.is_same(each.gradient)) {
       const torch::NoGradGuard no_graph;
       if (grad.defined()) take(grad.is_sparse() ? grad.to_dense() : grad, each.gradient);
-      each.value.mutable_grad() = each.gradient;
+      // A gradient may come in parts, and autograd would add the next one without the factor.
+      each.value.mutable_grad() = late_factor_ ? torch::Tensor() : each.gradient;
     }
     engine_.mark_ready(i, stream_);
   }

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: MIT
+//
+// What autograd may do to ddp_torch.h: gradients in parts, none, kept ones, exceptions. LibTorch
+// also defines macros such as CHECK.
+#define CATCH_CONFIG_PREFIX_ALL
+#include <catch2/catch.hpp>
+
+#include "ddp_torch.h"
+#include "support/differences.h"
+#include "support/groups.h"
+
+using namespace ddp;
+using test::expect;
+using test::run_groups;
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
+namespace {
+
+// x * weight, computed again in backward, which adds to the gradient of the weight by a pass of its
+// own: a re-entrant checkpoint.
+struct Checkpoint : torch::autograd::Function<Checkpoint> {
+  static torch::Tensor forward(AutogradContext* context, const torch::Tensor& x,
+                               const torch::Tensor* weight) {  // no edge
+    context->save_for_backward({x});
+    context->saved_data["weight"] = *weight;
+    return x * *weight;
+  }
+  static variable_list backward(AutogradContext* context, const variable_list& gradients) {
+    const torch::Tensor x = context->get_saved_variables()[0].detach().requires_grad_(true);
+    const torch::AutoGradMode records(true);
+    torch::autograd::backward({x * context->saved_data["weight"].toTensor()}, {gradients[0]});
+    return {x.grad(), torch::Tensor()};
+  }
+};
+
+struct Pair : torch::nn::Module {
+  torch::Tensor first = register_parameter("first", torch::ones({2}));
+  torch::Tensor second = register_parameter("second", torch::full({2}, 2.0F));
+};
+
+bool is_all(const torch::Tensor& grad, double value) {
+  return grad.defined() && grad.eq(value).all().item<bool>();
+}
+
+}  // namespace
+
+CATCH_TEST_CASE("a gradient in two parts is scaled in both, whatever the loss's type",
+                "[libtorch]") {
+  for (const auto type : {torch::kFloat32, torch::kBFloat16, torch::kFloat16}) {
+    for (const int passes : {1, 2}) {
+      CATCH_INFO(c10::toString(type) << ", passes: " << passes);
+      run_groups(Backend::kShm, 2, [&](ProcessGroup& group) {
+        Pair pair;
+        ddp_torch::DistributedDataParallel model(group.shared_from_this(), pair,
+                                                 {.unused = UnusedParameters::kStatic});
+        for (int step = 0; step < 3; ++step) {
+          if (passes > 1) model.engine().accumulate(passes);
+          for (int pass = 0; pass < passes; ++pass) {
+            const torch::Tensor half = Checkpoint::apply(pair.first, &pair.second);
+            model.backward(Checkpoint::apply(half, &pair.second).mean().to(type), 4);
+          }
+          expect(is_all(pair.first.grad(), 2), "weight * weight / 2");
+          expect(is_all(pair.second.grad(), 2), "2 * weight / 2");
+        }
+      });
+    }
+  }
+}
