@@ -66,10 +66,11 @@ namespace ddp_torch {
 //
 // A step is one backward pass, or as many as engine().accumulate(k) says, or those under a
 // no_sync() guard and the next; so backward() twice replaces gradients, and does not add to them.
-// Each pass must reach every trainable parameter. For parameters that are not reached, call
-// requires_grad_(false) before, or allow it by DdpOptions::unused: a parameter that no rank reaches
-// then has an undefined .grad, which optimizers skip. So have all parameters after a pass that does
-// not reduce, and after a step that is skipped or had no samples (engine().should_step()).
+// Each pass must reach every trainable parameter, and give it a defined gradient. For parameters
+// that are not reached, call requires_grad_(false) before, or allow it by DdpOptions::unused: a
+// parameter that no rank reaches then has an undefined .grad, which optimizers skip. So have all
+// parameters after a pass that does not reduce, and after a step that is skipped or had no samples
+// (engine().should_step()).
 //
 // The module must outlive this object, and keep its parameters and buffers, their memory, and what
 // is frozen: load weights before, or copy_() into them, and make a new object after unfreezing.
@@ -360,8 +361,8 @@ class DistributedDataParallel {
                                      each.value.options().requires_grad(false));
     each.value.mutable_grad() = each.gradient;
     each.accumulator = torch::autograd::impl::grad_accumulator(each.value);
-    const auto after = [this, i](const auto& outputs, const auto&) {
-      on_gradient(i);
+    const auto after = [this, i](const auto& outputs, const auto& parts) {
+      if (parts[0].defined()) on_gradient(i);  // else it is not reached: .grad is as it was
       return outputs;
     };
     each.hook = each.accumulator->add_post_hook(

@@ -10,6 +10,7 @@
 #include "support/groups.h"
 
 using namespace ddp;
+using test::error_of;
 using test::expect;
 using test::run_groups;
 using torch::autograd::AutogradContext;
@@ -34,10 +35,24 @@ struct Checkpoint : torch::autograd::Function<Checkpoint> {
   }
 };
 
+// Does not use its weight.
+struct NoGradient : torch::autograd::Function<NoGradient> {
+  static torch::Tensor forward(AutogradContext*, const torch::Tensor& x, const torch::Tensor&) {
+    return x.clone();
+  }
+  static variable_list backward(AutogradContext*, const variable_list& gradients) {
+    return {gradients[0], torch::Tensor()};
+  }
+};
+
 struct Pair : torch::nn::Module {
   torch::Tensor first = register_parameter("first", torch::ones({2}));
   torch::Tensor second = register_parameter("second", torch::full({2}, 2.0F));
 };
+
+std::shared_ptr<ProcessGroup> group_of_one() {
+  return init_process_group({.device = DeviceChoice::kCpu, .rank = 0, .world_size = 1});
+}
 
 bool is_all(const torch::Tensor& grad, double value) {
   return grad.defined() && grad.eq(value).all().item<bool>();
@@ -63,6 +78,43 @@ CATCH_TEST_CASE("a gradient in two parts is scaled in both, whatever the loss's 
           expect(is_all(pair.first.grad(), 2), "weight * weight / 2");
           expect(is_all(pair.second.grad(), 2), "2 * weight / 2");
         }
+      });
+    }
+  }
+}
+
+CATCH_TEST_CASE("a weight without a gradient counts as not reached", "[libtorch]") {
+  const auto loss_of_one = [](Pair& pair) {
+    return NoGradient::apply(pair.first, pair.second).mean();
+  };
+  const auto loss_of_both = [](Pair& pair) { return (pair.first * pair.second).mean(); };
+  const auto second_error = [&](UnusedParameters unused, const auto& first, const auto& second) {
+    Pair pair;
+    ddp_torch::DistributedDataParallel model(group_of_one(), pair, {.unused = unused});
+    model.backward(first(pair), 1);
+    return error_of([&] { model.backward(second(pair), 1); });
+  };
+  CATCH_CHECK_THAT(second_error(UnusedParameters::kError, loss_of_both, loss_of_one),
+                   Catch::Contains("backward gave no gradient for 'second'"));
+  CATCH_CHECK_THAT(second_error(UnusedParameters::kStatic, loss_of_both, loss_of_one),
+                   Catch::Contains("backward gave fewer gradients for 'second'"));
+  CATCH_CHECK_THAT(second_error(UnusedParameters::kStatic, loss_of_one, loss_of_both),
+                   Catch::Contains("'second'"));
+  for (const auto unused : {UnusedParameters::kZero, UnusedParameters::kStatic}) {
+    for (const auto type : {torch::kFloat32, torch::kBFloat16}) {
+      run_groups(Backend::kShm, 2, [&](ProcessGroup& group) {
+        Pair pair;
+        ddp_torch::DistributedDataParallel model(group.shared_from_this(), pair,
+                                                 {.unused = unused});
+        for (int step = 0; step < 3; ++step) {
+          model.backward(loss_of_one(pair).to(type), 4);
+          expect(is_all(pair.first.grad(), 0.5), "the other one's");
+          expect(!pair.second.grad().defined(), "none, as without libddp");
+        }
+        if (unused == UnusedParameters::kStatic) return;
+        const bool uses_both = group.rank() == 1;
+        model.backward((uses_both ? loss_of_both(pair) : loss_of_one(pair)).to(type), 4);
+        expect(is_all(pair.second.grad(), 0.25), "the mean of 0.5 and nothing");
       });
     }
   }
