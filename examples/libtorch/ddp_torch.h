@@ -112,16 +112,16 @@ class DistributedDataParallel {
   void backward(const torch::Tensor& loss, const ddp::StepOptions& step) {
     const ddp::Buffer value = step.samples > 0 ? value_of(loss) : ddp::Buffer{};
     const double factor = begin_step(step);
-    if (step.samples > 0) {
-      engine_.record_metric(kLoss, value, step.samples);
-      const auto type = loss.scalar_type();
-      if (factor != 1 && (type == torch::kFloat16 || type == torch::kBFloat16)) {
-        backward_unscaled(loss, factor);
-      } else {
-        loss.backward(torch::full_like(loss, factor));
+    try {
+      if (step.samples > 0) {
+        engine_.record_metric(kLoss, value, step.samples);
+        backward_scaled(loss, factor);
       }
+      wait();
+    } catch (...) {
+      abandon_step();
+      throw;
     }
-    wait();
   }
   // The loss of the last step, as the mean over the samples of all ranks and passes; 0 before the
   // first step. std::logic_error between the passes of a step, and if the last step was made in
@@ -369,6 +369,15 @@ class DistributedDataParallel {
         std::make_unique<torch::autograd::utils::LambdaPostHook>(after));
   }
 
+  void backward_scaled(const torch::Tensor& loss, double factor) {
+    const auto type = loss.scalar_type();
+    if (factor != 1 && (type == torch::kFloat16 || type == torch::kBFloat16)) {
+      backward_unscaled(loss, factor);
+    } else {
+      loss.backward(torch::full_like(loss, factor));
+    }
+  }
+
   // A loss of low precision would round the factor, or overflow, and so would its gradient. So
   // backward starts from 1, and the hooks multiply what it has made.
   void backward_unscaled(const torch::Tensor& loss, double factor) {
@@ -377,6 +386,13 @@ class DistributedDataParallel {
     loss.backward();
     late_factor_.reset();
     for (Replica& each : replicas_) each.value.mutable_grad() = each.gradient;
+  }
+
+  // Leaves nothing for an optimizer of a caller that catches the exception.
+  void abandon_step() {
+    is_in_step_ = false;
+    late_factor_.reset();
+    for (Replica& each : replicas_) each.value.mutable_grad().reset();
   }
 
   void on_gradient(std::size_t i) {

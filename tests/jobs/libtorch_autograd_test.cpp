@@ -45,6 +45,13 @@ struct NoGradient : torch::autograd::Function<NoGradient> {
   }
 };
 
+struct Failure : torch::autograd::Function<Failure> {
+  static torch::Tensor forward(AutogradContext*, const torch::Tensor& x) { return x.clone(); }
+  static variable_list backward(AutogradContext*, const variable_list&) {
+    throw std::runtime_error("backward has failed");
+  }
+};
+
 struct Pair : torch::nn::Module {
   torch::Tensor first = register_parameter("first", torch::ones({2}));
   torch::Tensor second = register_parameter("second", torch::full({2}, 2.0F));
@@ -117,5 +124,21 @@ CATCH_TEST_CASE("a weight without a gradient counts as not reached", "[libtorch]
         expect(is_all(pair.second.grad(), 0.25), "the mean of 0.5 and nothing");
       });
     }
+  }
+}
+
+CATCH_TEST_CASE("a step that has failed is over", "[libtorch]") {
+  for (const auto type : {torch::kFloat32, torch::kBFloat16}) {
+    run_groups(Backend::kShm, 2, [&](ProcessGroup& group) {
+      Pair pair;
+      ddp_torch::DistributedDataParallel model(group.shared_from_this(), pair);
+      const auto loss = [&] { return (pair.first * pair.second).mean().to(type); };
+      expect(error_of([&] { model.backward(Failure::apply(loss()), 4); }) == "backward has failed",
+             "the cause");
+      expect(!pair.first.grad().defined(), "nothing for an optimizer");
+      expect(error_of([&] { loss().backward(); }).find("was called outside of a step") !=
+                 std::string::npos,
+             "no step");
+    });
   }
 }
