@@ -74,7 +74,8 @@ namespace ddp_torch {
 //
 // The module must outlive this object, and keep its parameters and buffers, their memory, and what
 // is frozen: load weights before, or copy_() into them, and make a new object after unfreezing.
-// Steps throw std::logic_error otherwise. Afterwards it has no gradients.
+// Steps throw std::logic_error otherwise. Afterwards it has no gradients. One that the caller
+// keeps, or a tensor that is a view of it, then gets memory of its own; a pointer into it dangles.
 class DistributedDataParallel {
  public:
   // On CUDA, pass the stream that the module runs on (getCurrentCUDAStream().stream()), and
@@ -98,6 +99,10 @@ class DistributedDataParallel {
     for (Replica& each : replicas_) {
       each.accumulator->del_post_hook(each.hook);
       each.value.mutable_grad().reset();
+    }
+    try {
+      keep_gradients();
+    } catch (...) {  // no memory is left for them
     }
   }
   DistributedDataParallel(const DistributedDataParallel&) = delete;
@@ -386,6 +391,28 @@ class DistributedDataParallel {
     loss.backward();
     late_factor_.reset();
     for (Replica& each : replicas_) each.value.mutable_grad() = each.gradient;
+  }
+
+  // Moves the gradients that somebody keeps out of the buckets, which end with the engine.
+  void keep_gradients() {
+    const torch::NoGradGuard no_graph;
+    for (const Replica& each : replicas_) {
+      const auto& storage = each.gradient.storage();  // which views share
+      if (each.gradient.use_count() == 1 && storage.use_count() == 1) continue;
+      const torch::Tensor copy = copy_of_reduced(each.gradient);
+      storage.set_data_ptr(copy.storage().set_data_ptr({}));
+    }
+  }
+
+  [[nodiscard]] torch::Tensor copy_of_reduced(const torch::Tensor& gradient) const {
+    if (!gradient.is_cuda() || gradient.numel() == 0) return gradient.clone();
+    try {
+      engine_.wait_host();
+    } catch (...) {  // what the reduction has left is no gradient, but can be read
+    }
+    torch::Tensor copy = gradient.clone();
+    static_cast<void>(copy.view({-1})[0].item());  // waits for it
+    return copy;
   }
 
   // Leaves nothing for an optimizer of a caller that catches the exception.

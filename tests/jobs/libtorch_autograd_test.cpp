@@ -127,6 +127,27 @@ CATCH_TEST_CASE("a weight without a gradient counts as not reached", "[libtorch]
   }
 }
 
+CATCH_TEST_CASE("a gradient that is kept outlives the adapter", "[libtorch]") {
+  Pair pair;
+  torch::Tensor kept, expected, part;
+  const void* bucket = nullptr;
+  const std::shared_ptr<ProcessGroup> group = group_of_one();
+  {
+    ddp_torch::DistributedDataParallel model(group, pair);
+    model.backward((pair.first * pair.second * pair.second).mean(), 1);
+    kept = pair.second.grad();
+    part = pair.first.grad().detach().slice(0, 1);  // without the gradient itself
+    expected = kept.clone();
+    bucket = kept.data_ptr();
+    CATCH_REQUIRE(bucket == model.engine().gradient(1).data);
+  }
+  CATCH_CHECK(group.use_count() == 1);  // the engine did not wait for it
+  CATCH_REQUIRE(kept.data_ptr() != bucket);
+  CATCH_CHECK(kept.equal(expected));
+  CATCH_CHECK(is_all(part, 2));
+  CATCH_CHECK(!pair.second.grad().defined());
+}
+
 CATCH_TEST_CASE("a step that has failed is over", "[libtorch]") {
   for (const auto type : {torch::kFloat32, torch::kBFloat16}) {
     run_groups(Backend::kShm, 2, [&](ProcessGroup& group) {
