@@ -28,31 +28,51 @@
 
 namespace ddp_torch {
 
-// A tensor's memory as a Buffer, which libddp's collectives, datasets and files take. The tensor
-// must outlive it. std::invalid_argument, with `name`, if libddp does not support its device,
-// layout or dtype.
-[[nodiscard]] inline ddp::Buffer buffer_of(const torch::Tensor& tensor,
-                                           const std::string& name = "a tensor") {
+// libddp's type of the same elements, if it has one.
+[[nodiscard]] inline std::optional<ddp::DType> dtype_of(torch::ScalarType type) {
   constexpr std::pair<torch::ScalarType, ddp::DType> types[] = {
       {torch::kFloat32, ddp::DType::kFloat32}, {torch::kFloat64, ddp::DType::kFloat64},
       {torch::kFloat16, ddp::DType::kFloat16}, {torch::kBFloat16, ddp::DType::kBFloat16},
       {torch::kInt32, ddp::DType::kInt32},     {torch::kInt64, ddp::DType::kInt64},
       {torch::kUInt8, ddp::DType::kUInt8}};
+  for (const auto& [theirs, ours] : types) {
+    if (theirs == type) return ours;
+  }
+  return std::nullopt;
+}
+
+// A tensor's memory as bytes, whatever its type; otherwise as buffer_of().
+[[nodiscard]] inline ddp::Buffer bytes_of(const torch::Tensor& tensor,
+                                          const std::string& name = "a tensor") {
   const std::string who = "[ddp_torch] " + name + ", a " + tensor.toString() + ", ";
   if (!tensor.defined() || tensor.layout() != torch::kStrided ||
       !(tensor.is_cpu() || tensor.is_cuda())) {
     throw std::invalid_argument(who + "has no dense memory on the CPU or on CUDA");
   }
   if (!tensor.is_contiguous()) {
-    throw std::invalid_argument(who + "is not contiguous: call contiguous() first");
+    throw std::invalid_argument(who +
+                                "is not contiguous: take its contiguous(), and for a parameter or "
+                                "buffer x call x.set_data(x.contiguous()) before wrapping");
   }
   const auto device =
       tensor.is_cuda() ? ddp::cuda_device(static_cast<int>(tensor.get_device())) : ddp::kCpuDevice;
-  for (const auto& [theirs, ours] : types) {
-    if (theirs != tensor.scalar_type()) continue;
-    return {tensor.data_ptr(), static_cast<std::size_t>(tensor.numel()), ours, device};
+  return {tensor.data_ptr(), tensor.nbytes(), ddp::DType::kUInt8, device};
+}
+
+// A tensor's memory as a Buffer, which libddp's collectives, datasets and files take. The tensor
+// must outlive it. std::invalid_argument, with `name`, if libddp does not support its device,
+// layout or dtype.
+[[nodiscard]] inline ddp::Buffer buffer_of(const torch::Tensor& tensor,
+                                           const std::string& name = "a tensor") {
+  ddp::Buffer result = bytes_of(tensor, name);
+  const std::optional<ddp::DType> dtype = dtype_of(tensor.scalar_type());
+  if (!dtype) {
+    throw std::invalid_argument("[ddp_torch] " + name + ", a " + tensor.toString() +
+                                ", is of a type that libddp does not have");
   }
-  throw std::invalid_argument(who + "is of a type that libddp does not have");
+  result.count = static_cast<std::size_t>(tensor.numel());
+  result.dtype = *dtype;
+  return result;
 }
 
 // Keeps the replicas of a module equal. The contract of ddp::DistributedDataParallel holds: all
@@ -308,15 +328,11 @@ class DistributedDataParallel {
     began_forward_ = false;
   }
 
-  // Of bools, short integers and complex numbers, which libddp does not have, the bytes are copied.
+  // Of types that libddp does not have, the bytes are copied. Those of a quantized tensor are not
+  // all of it.
   static ddp::ModelBuffer model_buffer(const State& state) {
-    const auto type = state.value.scalar_type();
-    const bool is_short = type == torch::kBool || type == torch::kInt8 || type == torch::kInt16;
-    const bool is_dense = state.value.layout() == torch::kStrided && state.value.is_contiguous();
-    if (is_dense && (is_short || state.value.is_complex())) {
-      return {state.name, buffer_of(state.memory.view({-1}).view(torch::kUInt8), state.name)};
-    }
-    return {state.name, buffer_of(state.value, state.name)};
+    const bool is_foreign = !dtype_of(state.value.scalar_type()) && !state.value.is_quantized();
+    return {state.name, (is_foreign ? bytes_of : buffer_of)(state.value, state.name)};
   }
 
   [[nodiscard]] std::vector<ddp::Parameter> describe(const ddp::ProcessGroup& group) const {

@@ -169,6 +169,10 @@ CATCH_TEST_CASE("all ranks get rank 0's buffers and frozen parameters", "[libtor
                              torch::kComplexFloat));
     const torch::Tensor scale =
         net->register_buffer("scale", torch::full({}, group.rank(), torch::kInt16));
+    const torch::Tensor half = net->register_buffer(
+        "half", torch::full({3}, group.rank(), torch::kFloat16).to(torch::kComplexHalf));
+    const torch::Tensor ids =
+        net->register_buffer("ids", (torch::arange(4) + group.rank()).expand({1, -1}));
     Net rank0(1);
     ddp_torch::DistributedDataParallel model(group.shared_from_this(), *net);
     expect_equal(net, rank0);
@@ -177,6 +181,8 @@ CATCH_TEST_CASE("all ranks get rank 0's buffers and frozen parameters", "[libtor
     expect(mask.all().item<bool>(), "rank 0's bools");
     expect(torch::imag(phase).eq(0).all().item<bool>(), "rank 0's complex numbers");
     expect(scale.item<int>() == 0, "rank 0's int16");
+    expect(torch::view_as_real(half).eq(0).all().item<bool>(), "rank 0's complex half");
+    expect(ids.equal(torch::arange(4).view({1, 4})), "rank 0's ids");
     expect(model.engine().parameter_count() == 3, "three trained parameters");
     net->norm->running_mean.fill_(group.rank() + 3);
     model.broadcast_buffers();
@@ -446,6 +452,30 @@ CATCH_TEST_CASE("a Buffer needs dense memory", "[libtorch]") {
   net->register_buffer("adjacency", sparse);
   CATCH_CHECK(error_of([&] { ddp_torch::DistributedDataParallel(world_of_one(), *net); }) ==
               "[ddp_torch] adjacency, a SparseCPUFloatType, " + end);
+}
+
+CATCH_TEST_CASE("a buffer that cannot be copied as its bytes is refused", "[libtorch]") {
+  const auto error_with = [](const torch::Tensor& buffer) {
+    Net net;
+    net->register_buffer("buffer", buffer);
+    return error_of([&] { ddp_torch::DistributedDataParallel(world_of_one(), *net); });
+  };
+  const std::string advice =
+      "is not contiguous: take its contiguous(), and for a parameter or buffer x call "
+      "x.set_data(x.contiguous()) before wrapping";
+
+  for (const auto type : {torch::kInt64, torch::kInt16}) {
+    const torch::Tensor ids = torch::arange(4, type);
+    const std::string who = "[ddp_torch] buffer, a " + ids.toString() + ", ";
+    CATCH_CHECK(error_with(ids.expand({2, -1})) == who + advice);
+    CATCH_CHECK(error_with(ids.view({2, 2}).t()) == who + advice);
+    torch::Tensor turned = ids.view({2, 2}).t();
+    turned.set_data(turned.contiguous());
+    CATCH_CHECK(error_with(turned).empty());
+  }
+  // The scale of a quantized tensor is not in its bytes.
+  CATCH_CHECK_THAT(error_with(torch::quantize_per_tensor(torch::ones({3}), 0.1, 0, torch::kQUInt8)),
+                   Catch::EndsWith("is of a type that libddp does not have"));
 }
 
 CATCH_TEST_CASE("wrong use of the adapter is an error", "[libtorch]") {
