@@ -10,7 +10,7 @@
 //     optimizer.step();
 //   }
 //
-// Has run on the CPU with LibTorch 1.13 and 2.15, and compiled with 2.6. Has not run on CUDA yet.
+// Has run on the CPU with LibTorch 1.13, 2.6 and 2.15. Has not run on CUDA yet.
 #pragma once
 
 #include <ddp/ddp.h>
