@@ -21,6 +21,8 @@ constexpr Timeout kBetweenLooks{10};
 constexpr Timeout kInterruptedWait{1000};
 // An unreachable store must not delay the end of this launcher for long.
 constexpr Timeout kStoreTimeout = kBackgroundStoreTimeout;
+// A firewall that is set up anew may refuse connections for a moment.
+constexpr Timeout kReconnectFor{1000};
 constexpr Timeout kTimeToRead = 3 * kSignPeriod;  // for a node to read in the store what is new
 
 std::string generation_key(int generation) { return "gen/" + std::to_string(generation); }
@@ -116,7 +118,7 @@ void NodeWatch::open() { fresh_store()->set(generation_ + "/open", "1"); }
 
 // The connection of the meeting is idle while workers run, and a firewall may forget it.
 std::shared_ptr<Store> NodeWatch::fresh_store() const {
-  return meeting_.store->clone(kStoreTimeout);
+  return meeting_.store->clone(is_interrupted_() ? kInterruptedWait : kStoreTimeout);
 }
 
 OtherNodes::News NodeWatch::news() {
@@ -210,6 +212,10 @@ bool NodeWatch::has_lost_node() {
 void NodeWatch::leave() {
   WaitLimit limit(*this, has_lost_node() ? kTimeToRead : kStoreTimeout);
   await(limit, [this] { return said_ == written_ || !news_.lost.empty(); });
+  {
+    const std::lock_guard lock(mutex_);
+    if (store_is_gone_) return;
+  }
   const auto can_leave = [this] { return node_count() - (has_lost_node() ? 1 : 0); };
   try {
     const std::shared_ptr<Store> store = fresh_store();
@@ -241,18 +247,24 @@ void NodeWatch::talk() {
   lock.unlock();
   try {
     // Here, so that a node 0 that has just died is lost, and not an error of this launcher's start.
-    if (!store_) store_ = meeting_.store->clone(kStoreTimeout);
+    if (!store_) store_ = meeting_.store->clone(break_.empty() ? kStoreTimeout : kReconnectFor);
     tell(generation, said, written);
     look(generation);
     exchange_signs_of_life();
     store_life_.silence(++store_answers_);
-    has_broken_ = false;
+    break_.clear();
   } catch (const Error& error) {
     const bool is_late = dynamic_cast<const TimeoutError*>(&error) != nullptr;
     if (is_late && store_life_.silence(store_answers_) < signs_.vanished) return;
-    if (!is_late && store_ && !std::exchange(has_broken_, true)) return;
+    if (!is_late && store_ && break_.empty()) {
+      break_ = ddp::describe(error);
+      store_.reset();
+      return;
+    }
     const std::lock_guard relock(mutex_);
-    lose(describe(0) + " cannot be reached any more: " + ddp::describe(error));
+    store_is_gone_ = true;
+    lose(describe(0) +
+         " cannot be reached any more: " + (break_.empty() ? ddp::describe(error) : break_));
   }
 }
 

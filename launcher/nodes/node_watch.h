@@ -118,7 +118,7 @@ class NodeWatch : public OtherNodes {
   std::vector<Peer> peers_;       // nodes that this node watches
   LifeSign store_life_;
   std::uint64_t store_answers_ = 0;
-  bool has_broken_ = false;  // the connection, in the last talk
+  std::string break_;  // what broke the connection in the last talk; empty if nothing did
   Deadline next_sign_of_life_;
   std::mutex mutex_;
   std::condition_variable changed_;
@@ -127,6 +127,7 @@ class NodeWatch : public OtherNodes {
   Words written_;           // what of it the store has
   bool stopping_ = false;
   News news_;
+  bool store_is_gone_ = false;
   std::thread thread_;
 };
 

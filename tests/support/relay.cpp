@@ -4,10 +4,10 @@
 #include <array>
 #include <chrono>
 #include <mutex>
+#include <optional>
 #include <span>
 
 #include "ddp/base/error.h"
-#include "support/loopback.h"
 
 namespace ddp::test {
 namespace {
@@ -27,52 +27,62 @@ bool pass_bytes(Socket& from, Socket& to) {
 }  // namespace
 
 Relay::Relay(const Endpoint& server)
-    : listener_(Socket::listen(kLoopback)), server_(server), thread_([this] { run(); }) {}
+    : listener_(Socket::listen({"127.0.0.2", 0})),
+      endpoint_(listener_.local_endpoint()),
+      server_(server),
+      thread_([this] { run(); }) {}
 
 Relay::~Relay() {
   stopping_ = true;
   thread_.join();
 }
 
-void Relay::break_now() {
-  order_ = Break::kNow;
-  while (order_ != Break::kNot) std::this_thread::sleep_for(kBetweenLooks);
-}
+void Relay::break_now() { give(Order::kBreakNow); }
 
-void Relay::break_at_next_byte() {
-  order_ = Break::kAtNextByte;
-  while (order_ != Break::kNot) std::this_thread::sleep_for(kBetweenLooks);
-}
+void Relay::break_at_next_byte() { give(Order::kBreakAtNextByte); }
+
+void Relay::refuse() { give(Order::kRefuse); }
+
+void Relay::accept_again() { give(Order::kAcceptAgain); }
 
 void Relay::lead_to(const Endpoint& server) {
   const std::lock_guard lock(mutex_);
   server_ = server;
 }
 
+void Relay::give(Order order) {
+  order_ = order;
+  while (order_ != Order::kNone) std::this_thread::sleep_for(kBetweenLooks);
+}
+
 void Relay::run() {
   while (!stopping_) {
-    take_orders();
-    while (auto client = listener_.accept()) {
+    if (const Order order = order_; order != Order::kNone) {
+      carry_out(order);
+      order_ = Order::kNone;
+    }
+    while (auto client = listener_.is_open() ? listener_.accept() : std::nullopt) {
       const std::lock_guard lock(mutex_);
       pairs_.push_back({std::move(*client), Socket::connect(server_, Deadline::after(kPatience))});
     }
     std::erase_if(pairs_, [this](Pair& pair) { return !pass_on(pair); });
-    (void)listener_.wait_readable(Deadline::after(kBetweenLooks));
+    std::this_thread::sleep_for(kBetweenLooks);
   }
 }
 
-void Relay::take_orders() {
-  if (order_ == Break::kNow) {
+void Relay::carry_out(Order order) {
+  if (order == Order::kBreakAtNextByte) {
+    for (Pair& pair : pairs_) pair.breaks = true;
+  }
+  if (order == Order::kBreakNow || order == Order::kRefuse) {
     for (Pair& pair : pairs_) {
       pair.client.abandon();
       pair.server.abandon();
     }
     pairs_.clear();
   }
-  if (order_ == Break::kAtNextByte) {
-    for (Pair& pair : pairs_) pair.breaks = true;
-  }
-  order_ = Break::kNot;
+  if (order == Order::kRefuse) listener_.close();
+  if (order == Order::kAcceptAgain) listener_ = Socket::listen(endpoint_);
 }
 
 bool Relay::pass_on(Pair& pair) {

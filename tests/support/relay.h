@@ -20,32 +20,37 @@ class Relay {
   Relay(const Relay&) = delete;
   Relay& operator=(const Relay&) = delete;
 
-  // Where clients connect.
-  [[nodiscard]] Endpoint endpoint() const { return listener_.local_endpoint(); }
+  // Where clients connect: an address that is not that of their end, like another host's.
+  [[nodiscard]] const Endpoint& endpoint() const { return endpoint_; }
 
   // Resets all connections there are, and returns when that has happened.
   void break_now();
   // Resets each connection there is when its client sends the next byte, which is lost.
   void break_at_next_byte();
+  // Resets all connections there are, and refuses others until accept_again().
+  void refuse();
+  void accept_again();
   // New connections are passed on to another server.
   void lead_to(const Endpoint& server);
 
  private:
-  enum class Break { kNot, kNow, kAtNextByte };
+  enum class Order { kNone, kBreakNow, kBreakAtNextByte, kRefuse, kAcceptAgain };
   struct Pair {
     Socket client;
     Socket server;
     bool breaks = false;  // when the client sends
   };
 
+  void give(Order order);
   void run();
-  void take_orders();
+  void carry_out(Order order);
   bool pass_on(Pair& pair);
 
-  Socket listener_;
+  Socket listener_;  // of the thread; not open while it refuses
+  Endpoint endpoint_;
   std::mutex mutex_;
   Endpoint server_;
-  std::atomic<Break> order_ = Break::kNot;
+  std::atomic<Order> order_ = Order::kNone;
   std::atomic<bool> stopping_ = false;
   std::list<Pair> pairs_;  // of the thread
   std::thread thread_;

@@ -30,7 +30,7 @@ class Store {
   [[nodiscard]] virtual std::string get(std::string_view key, Timeout timeout) = 0;
 
   // Adds to a counter (missing = 0) and returns its new value. Throws NetworkError if the value is
-  // not a number; a store over TCP connects again for the next call then.
+  // not a number; the store may be lost then, and later calls throw, too.
   virtual std::int64_t add(std::string_view key, std::int64_t delta) = 0;
 
   // Sets the key to `desired` if it holds `expected`, or if it is missing and `expected` is empty.

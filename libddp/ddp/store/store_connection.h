@@ -30,7 +30,8 @@ class StoreConnection {
 
   // Connects until the first deadline, and waits for a store's answer until the second one.
   void open(const Endpoint& endpoint, Deadline to_connect, Deadline to_answer);
-  // What was not received yet may have failed already for the caller, so it is not delivered later.
+  // What was not received yet may have failed already for the caller, so it is not delivered later;
+  // a server that is stopped may have received it.
   void close() { socket_.abandon(); }
   [[nodiscard]] bool is_open() const { return socket_.is_open(); }
   // Of the server that was connected to last: see wire::kServerIdKey.

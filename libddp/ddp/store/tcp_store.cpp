@@ -56,9 +56,11 @@ void check_request(Keys keys, Values values) {
 // Whether a request may be sent once more if its connection broke before the answer came.
 enum class Repeat { kNo, kYes };
 
-// A server that refuses a new connection for so long has ended; a firewall that is being set up
-// anew may do so for a moment.
-constexpr Timeout kRefusedFor = std::chrono::seconds(1);
+// How long a client tries to connect again. A firewall that is set up anew may refuse or swallow
+// connections for a moment, and the end of this process must not wait much longer for a server that
+// is gone.
+constexpr Timeout kReconnectFor{500};
+constexpr Timeout kOnOwnHost{20};
 constexpr Timeout kBetweenTries{10};
 
 constexpr const char* kNoGreeting =
@@ -94,9 +96,8 @@ class TcpStore::Impl {
     const std::unique_lock lock(mutex_, deadline.time_point());
     if (!lock.owns_lock()) throw timed_out(call, " while another operation held the connection");
     return explained(call, [&] {
-      // An idle connection may have been reset, for example by a firewall that has forgotten it.
       const bool may_be_broken = repeat == Repeat::kNo && connection_.is_open() && knows_server();
-      if (may_be_broken && connection_.has_broken()) connection_.close();
+      if (may_be_broken && connection_.has_broken()) close_broken();
       const bool is_new = !connection_.is_open();
       if (is_new) reopen(deadline);
       if (repeat == Repeat::kNo || is_new) return exchange(connection_, deadline);
@@ -104,7 +105,7 @@ class TcpStore::Impl {
         return exchange(connection_, deadline);
       } catch (const NetworkError& error) {
         if (!knows_server()) throw;
-        connection_.close();
+        close_broken();
         reopen(deadline, error.what());
       }
       return exchange(connection_, deadline);
@@ -131,25 +132,41 @@ class TcpStore::Impl {
   // Whether another server in its place could be told from it, which is not so for PyTorch's.
   [[nodiscard]] bool knows_server() const { return server_id_ != wire::kNoServerId; }
 
-  // Connects again. A server whose host is out of reach may be late once more; one that refuses
-  // has ended, as has one in whose place another listens. `why` is what broke the connection.
+  void close_broken() {
+    connection_.close();
+    is_late_ = false;
+  }
+
+  // Connects again. A server that was only late, for example because it is stopped, may be late
+  // once more. Otherwise there is kReconnectFor, and on the server's host, where no firewall is in
+  // between, one attempt; then it is lost. `why` is what broke the connection.
   void reopen(Deadline deadline, const std::string& why = "the connection is closed") {
-    if (is_lost_) throw NetworkError(why);
-    for (;;) {
+    while (!is_lost_) {
+      const Clock::time_point begin = Clock::now();
+      const Timeout left = std::min(reconnect_left_, deadline.remaining());
+      const bool is_prompt = server_.host == local_address_ && !is_late_;
+      const Deadline to_connect = Deadline::after(is_prompt ? std::min(left, kOnOwnHost) : left);
+      bool is_refused = false;
       try {
-        const auto to_connect = Deadline::after(std::min(kRefusedFor, deadline.remaining()));
-        connection_.open(server_, to_connect, deadline);
-        if (connection_.server_id() == server_id_) return;
-      } catch (const NoAnswerError& error) {
-        if (deadline.passed()) throw TimeoutError(error.what());
-        std::this_thread::sleep_for(kBetweenTries);
-        continue;
+        connection_.open(server_, to_connect, is_late_ ? deadline : Deadline::after(left));
+        is_lost_ = connection_.server_id() != server_id_;
+        if (is_lost_) break;
+        reconnect_left_ = kReconnectFor;
+        return;
+      } catch (const NoAnswerError&) {
+      } catch (const TimeoutError&) {
       } catch (const NetworkError&) {
-        // It is lost.
+        is_refused = true;
       }
-      is_lost_ = true;
-      throw NetworkError(why);
+      connection_.close();
+      if (is_refused || !is_late_)
+        reconnect_left_ -= std::chrono::ceil<Timeout>(Clock::now() - begin);
+      is_lost_ = reconnect_left_ <= Timeout(0) || (is_prompt && is_refused);
+      if (is_lost_) break;
+      if (deadline.passed()) throw TimeoutError("");
+      std::this_thread::sleep_for(kBetweenTries);
     }
+    throw NetworkError(why);
   }
 
   // Adds the operation to every error, and closes the connection if it may be out of step.
@@ -160,17 +177,18 @@ class TcpStore::Impl {
     } catch (const StoreConnection::WaitCancelled&) {
       throw timed_out(call);
     } catch (const TimeoutError&) {
+      is_late_ = is_late_ || connection_.is_open();
       connection_.close();
       throw timed_out(call, if_late);
     } catch (const Error& error) {
-      connection_.close();
+      close_broken();
       is_lost_ = is_lost_ || !knows_server();
       const std::string what = error.what();
       const std::string where = to_string(endpoint_);
       const bool says_where = what.find(where) != std::string::npos;
       throw NetworkError(origin(call) + ": " + what + (says_where ? "" : " (" + where + ")"));
     } catch (...) {  // such as bad_alloc in the midst of a reply
-      connection_.close();
+      close_broken();
       throw;
     }
   }
@@ -194,7 +212,9 @@ class TcpStore::Impl {
   std::string server_id_;
   TimedMutex mutex_;
   StoreConnection connection_;
-  bool is_lost_ = false;  // the server has refused another connection
+  bool is_late_ = false;  // that is why the connection was closed last
+  Timeout reconnect_left_ = kReconnectFor;
+  bool is_lost_ = false;
 };
 
 TcpStore::TcpStore(const Endpoint& endpoint, const TcpStoreOptions& options)
@@ -260,8 +280,9 @@ std::string TcpStore::compare_set(std::string_view key, std::string_view expecte
                                   std::string_view desired) {
   const std::string keys[] = {std::string(key)};
   const std::string_view values[] = {expected, desired};
+  const bool is_idempotent = expected.empty() || expected == desired;
   return impl_->call(
-      "compare_set", keys, values, timeout(), Repeat::kYes,
+      "compare_set", keys, values, timeout(), is_idempotent ? Repeat::kYes : Repeat::kNo,
       [&](StoreConnection& store, Deadline deadline) {
         store.request(wire::Opcode::kCompareSet).user_key(key).bytes(expected).bytes(desired);
         store.send(deadline);

@@ -29,11 +29,13 @@ struct TcpStoreOptions {
 // 64 KiB, more than 131072 keys at once, a request of more than 128 MiB. A call has been carried
 // out when it returns; PING confirms those that have no answer.
 //
-// A connection that was closed because the server was late, or that has broken, is made anew by the
-// call that finds it so, and requests that may be carried out twice are repeated: not append, push,
-// pop, barrier, delete_key and add of a number other than 0. Those throw a NetworkError, after
-// which it is not known whether they were carried out. Once a server refuses a new connection for a
-// second, the store is lost: every call throws a NetworkError at once.
+// A connection that was closed because the server was late is made anew by the next call. One that
+// has broken is, too, for half a second, unless the server is PyTorch's (another one in its place
+// could not be told from it) or, on this host, refuses; then the store is lost, and every call
+// throws a NetworkError at once. Requests whose connection breaks before the answer comes are
+// repeated, except append, push, pop, barrier, delete_key, add of a number other than 0, and
+// compare_set of a value to another one. It is not known whether a request was carried out that
+// fails, and a set that is repeated may overwrite what another client has set in between.
 class TcpStore final : public Store {
  public:
   // Connects, retrying while the server starts.

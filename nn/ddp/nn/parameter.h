@@ -34,9 +34,9 @@ class Parameter {
   [[nodiscard]] const std::string& name() const { return name_; }
   [[nodiscard]] const Tensor& value() const { return value_; }
 
-  // How often the value was changed. Whoever changes it calls mark_value_changed(), as optimizers
-  // and WeightAverage do, so that a tape can refuse a backward pass that would take the new values
-  // for those of its forward pass.
+  // How often the value was changed by those who say so, as optimizers and WeightAverage do.
+  // Between a forward pass and its backward call mark_value_changed(), too, after writing to the
+  // value: a tape then refuses the backward pass, which would take the new values for the old ones.
   [[nodiscard]] std::uint64_t version() const { return version_; }
   void mark_value_changed() { ++version_; }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "ddp/nn/tape.h"
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <stdexcept>
@@ -49,8 +50,9 @@ const RandomKey& Tape::random_key() const {
 Variable Tape::watch(Parameter& parameter) {
   if (recording_ == Recording::kOff || !parameter.requires_grad()) return parameter.value();
   Watch& watch = watched_[&parameter];
-  if (watch.times == 0) {
-    watch = {.slot = add_slot(parameter.value(), &parameter), .version = parameter.version()};
+  if (watch.times == 0 || watch.version != parameter.version()) {
+    watch.slot = add_slot(parameter.value(), &parameter);
+    watch.version = parameter.version();
   }
   if (++watch.times == kManyTimes) warn_of_growth(parameter);
   return {parameter.value(), this, watch.slot};
@@ -96,14 +98,25 @@ void Tape::check_loss(const Variable& loss) const {
                                 slots_[index_of(loss)].parameter->name() +
                                 "' itself, expected the result of an operation");
   }
-  check_unchanged();
+  check_unchanged(loss);
 }
 
 // Operations keep the parameters' memory, not copies of their values.
-void Tape::check_unchanged() const {
-  for (const auto& [parameter, watch] : watched_) {
-    if (parameter->version() == watch.version) continue;
-    throw std::logic_error("[nn] backward: parameter '" + parameter->name() +
+void Tape::check_unchanged(const Variable& loss) const {
+  const auto has_changed = [](const Slot& slot) {
+    return slot.parameter != nullptr && slot.parameter->version() != slot.version;
+  };
+  if (std::ranges::none_of(slots_, has_changed)) return;
+  std::vector<bool> is_needed(slots_.size());
+  is_needed[index_of(loss)] = true;
+  std::size_t end = edges_.size();
+  for (auto node = nodes_.rbegin(); node != nodes_.rend(); end = (node++)->first_edge) {
+    if (!is_needed[node->output]) continue;
+    for (std::size_t i = node->first_edge; i < end; ++i) is_needed[edges_[i].input] = true;
+  }
+  for (std::size_t i = 0; i < slots_.size(); ++i) {
+    if (!is_needed[i] || !has_changed(slots_[i])) continue;
+    throw std::logic_error("[nn] backward: parameter '" + slots_[i].parameter->name() +
                            "' has changed since the forward pass (an optimizer's step?), so "
                            "gradients would be wrong: run the backward of a forward pass before "
                            "its parameters change, or the forward pass again after clear()");
@@ -190,8 +203,11 @@ Variable Tape::add_node(Tensor output, std::size_t first_edge) {
 }
 
 std::uint64_t Tape::add_slot(const Tensor& value, Parameter* parameter) {
-  slots_.push_back(
-      {.shape = value.shape(), .dtype = value.dtype(), .parameter = parameter, .grad = {}});
+  slots_.push_back({.shape = value.shape(),
+                    .dtype = value.dtype(),
+                    .parameter = parameter,
+                    .version = parameter == nullptr ? 0 : parameter->version(),
+                    .grad = {}});
   return first_slot_ + slots_.size() - 1;
 }
 

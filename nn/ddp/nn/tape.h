@@ -136,9 +136,9 @@ class Tape {
   // std::logic_error. If it throws, the parameters that it has reached have no gradient any more,
   // also where it was to be added to an earlier one.
   std::vector<Parameter*> backward(const Variable& loss, const BackwardOptions& options = {});
-  // Throws what backward() throws about a loss: std::logic_error if it depends on no parameter or
-  // if a parameter's value has changed since this tape has watched it, std::invalid_argument unless
-  // it is one element that an operation has computed.
+  // Throws what backward() throws about a loss: std::logic_error if it depends on no parameter, or
+  // on one whose value has changed since the loss was computed; std::invalid_argument unless it is
+  // one element that an operation has computed.
   void check_loss(const Variable& loss) const;
   // Drops the recording, as backward() does.
   void clear();
@@ -148,13 +148,14 @@ class Tape {
     Shape shape;
     DType dtype = DType::kFloat32;
     Parameter* parameter = nullptr;  // null for the result of an operation
+    std::uint64_t version = 0;       // the parameter's when it was watched
     Tensor grad;                     // of what an operation computed, while it is needed
     std::size_t pending_uses = 0;
     bool is_written = false;
   };
   struct Watch {
     std::uint64_t slot = 0;
-    std::uint64_t version = 0;  // the parameter's, at first
+    std::uint64_t version = 0;  // the parameter's then
     int times = 0;
   };
   struct RecordedEdge {
@@ -167,7 +168,7 @@ class Tape {
   };
 
   void check_on_tape(const Variable& variable) const;
-  void check_unchanged() const;
+  void check_unchanged(const Variable& loss) const;
   void add_edge(Edge edge);
   Variable add_node(Tensor output, std::size_t first_edge);
   std::uint64_t add_slot(const Tensor& value, Parameter* parameter);

@@ -229,7 +229,7 @@ bool OperationQueue::is_broken() {
 }
 
 void OperationQueue::fail(std::exception_ptr error) {
-  report(error);
+  error = report(std::move(error));
   const std::lock_guard lock(mutex_);
   if (!error_) error_ = std::move(error);
   work_arrived_.notify_all();
@@ -264,7 +264,7 @@ void OperationQueue::run_batch(Lock& lock) {
     error = std::current_exception();
   }
   const Clock::time_point now = Clock::now();
-  if (error) report(error);
+  if (error) error = report(std::move(error));
   lock.lock();
   finish_batch(ran.value_or(Interval{begin, now}), now, std::move(error));
 }
@@ -287,10 +287,17 @@ void OperationQueue::finish_batch(const Interval& ran, Clock::time_point now,
   tell_of_completion();
 }
 
-// Without the lock, since that takes as long as a disk does not answer. A failure because this rank
-// leaves is not an error.
-void OperationQueue::report(const std::exception_ptr& error) {
+// Without the lock, since that takes as long as a disk does not answer. Of several errors at a
+// time, returns the one that is told, which is to be thrown. A failure because this rank leaves is
+// not an error.
+std::exception_ptr OperationQueue::report(std::exception_ptr error) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (!first_error_) first_error_ = std::move(error);
+    error = first_error_;
+  }
   report_->tell(*recorder_, leaving_.load() ? nullptr : error);
+  return error;
 }
 
 // Completes the next operations, one batch. Another rank may have run a posted operation earlier;

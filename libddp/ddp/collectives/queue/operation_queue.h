@@ -126,7 +126,7 @@ class OperationQueue {
   void help_until(const Settled& settled, Lock& lock);
   void take_batch();
   void finish_batch(const Interval& ran, Clock::time_point now, std::exception_ptr error);
-  void report(const std::exception_ptr& error);
+  [[nodiscard]] std::exception_ptr report(std::exception_ptr error);
   void complete(std::size_t operations, const Interval& ran, Clock::time_point now);
   void tell_of_completion();
   void append(std::span<const Collective> operations);
@@ -157,6 +157,7 @@ class OperationQueue {
   bool executing_ = false;
   std::atomic<bool> leaving_ = false;  // stop() was called
   bool stopping_ = false;
+  std::exception_ptr first_error_;  // that is being reported, and becomes error_ then
   std::exception_ptr error_;
   std::thread thread_;
 };
