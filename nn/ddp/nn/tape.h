@@ -112,8 +112,7 @@ class Tape {
   [[nodiscard]] Variable watch(Parameter& parameter);
 
   // For operations: casts a float32 operand to the autocast type and returns any other unchanged. A
-  // parameter is cast only once until backward() or clear(), so what changes parameters in between,
-  // such as WeightAverage::swap(), must be followed by clear().
+  // parameter is cast only once until backward(), clear() or a change that its version() shows.
   [[nodiscard]] Variable narrowed(const Variable& operand);
 
   // For operations: `output` was computed from the inputs of `edges`. Backward runs the edges in

@@ -218,7 +218,7 @@ TEST_CASE("a parameter that is used in two shapes keeps both under autocast", "[
   CHECK(tape.narrowed(weight).shape() == nn::Shape{3, 4});
 }
 
-TEST_CASE("a parameter is cast once per pass, and float64 is never cast", "[amp]") {
+TEST_CASE("a parameter is cast once per pass and value, and float64 is never cast", "[amp]") {
   nn::Context context;
   nn::Linear layer({context, DType::kFloat32, 1}, 4, 3);
   nn::Parameter& weight = *layer.parameters()[0];
@@ -233,6 +233,10 @@ TEST_CASE("a parameter is cast once per pass, and float64 is never cast", "[amp]
   fill(weight.value().buffer(), 3);
   const Variable second = tape.narrowed(tape.watch(weight));
   CHECK(floats_of(context, second.value()) == std::vector<float>(12, 3));
+  fill(weight.value().buffer(), 5);
+  weight.mark_value_changed();
+  const Variable third = tape.narrowed(tape.watch(weight));
+  CHECK(floats_of(context, third.value()) == std::vector<float>(12, 5));
 
   const Tensor exact = Tensor::zeros({2}, DType::kFloat64);
   CHECK(!nn::must_narrow(tape, Variable(exact)));
