@@ -39,7 +39,7 @@ AddressList look_up_once(const Endpoint& store, const Deadline& late, Patience& 
   LookUp look_up(store);
   while (!look_up.is_done_by(Deadline::after(Patience::kBetweenLooks))) {
     if (late.passed()) throw no_answer_about(store, late);
-    patience.wait([&] { return no_answer_about(store, late).what(); }, Timeout(0));
+    patience.wait([&] { return describe(no_answer_about(store, late)); }, Timeout(0));
   }
   return look_up.take();
 }

@@ -88,7 +88,8 @@ std::vector<Entrance> open_entrances(std::span<const Endpoint> endpoints) {
     }
   }
   if (!entrances.empty()) return entrances;
-  throw first_error ? *first_error : throw std::invalid_argument("[tcp_server] no endpoint given");
+  if (first_error) throw SystemError(*first_error);
+  throw std::invalid_argument("[tcp_server] no endpoint given");
 }
 
 }  // namespace
