@@ -8,7 +8,8 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 source scripts/install_packages.sh
 rounds=$(whole_number "${1:-100}")
-if ! cmake --build build --target help 2>/dev/null | grep -q '^soak:'; then
+# Not grep -q, which may end before its input has.
+if ! cmake --build build --target help 2>/dev/null | grep '^soak:' >/dev/null; then
   echo "soak: needs a build with tests in build/: cmake --preset cpu" >&2
   exit 1
 fi
