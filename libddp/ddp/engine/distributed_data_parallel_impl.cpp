@@ -358,8 +358,7 @@ void DistributedDataParallel::Impl::log_warnings(const ControlLedger& ledger) {
   callers_.copy_back(stream);
   outcome_.end_step(
       {.is_active = own_.is_active, .has_samples = pass_.step_samples > 0, .is_finite = is_finite});
-  if (sketcher_ && is_finite)
-    sketch_step(stream);  // a step that is skipped is no part of the model
+  if (sketcher_ && is_finite) sketch_step(stream);  // a skipped step is no part of the model
 }
 
 // Ends a pass that does not reduce: its gradients stay in place for the next pass to add to.

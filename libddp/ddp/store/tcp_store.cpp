@@ -60,7 +60,7 @@ enum class Repeat { kNo, kYes };
 // connections for a moment, and the end of this process must not wait much longer for a server that
 // is gone.
 constexpr Timeout kReconnectFor{500};
-constexpr Timeout kOnOwnHost{20};
+constexpr Timeout kOnOwnHost{20};  // where the answer or the refusal comes at once
 constexpr Timeout kBetweenTries{10};
 
 constexpr const char* kNoGreeting =
@@ -153,8 +153,8 @@ class TcpStore::Impl {
         if (is_lost_) break;
         reconnect_left_ = kReconnectFor;
         return;
-      } catch (const NoAnswerError&) {
-      } catch (const TimeoutError&) {
+      } catch (const NoAnswerError&) {  // nobody takes the connection
+      } catch (const TimeoutError&) {   // nor answers over it
       } catch (const NetworkError&) {
         is_refused = true;
       }
@@ -213,6 +213,7 @@ class TcpStore::Impl {
   TimedMutex mutex_;
   StoreConnection connection_;
   bool is_late_ = false;  // that is why the connection was closed last
+  // Time for tries to connect again: grows back when one succeeds.
   Timeout reconnect_left_ = kReconnectFor;
   bool is_lost_ = false;
 };
