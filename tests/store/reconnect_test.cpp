@@ -2,6 +2,7 @@
 //
 // What a client does when its connection breaks and its server lives.
 #include <catch2/catch.hpp>
+#include <cstdint>
 #include <functional>
 #include <future>
 #include <memory>
@@ -12,6 +13,7 @@
 #include "ddp/base/error.h"
 #include "ddp/store/tcp_server.h"
 #include "ddp/store/tcp_store.h"
+#include "support/becomes_true.h"
 #include "support/loopback.h"
 #include "support/relay.h"
 #include "support/run_ranks.h"
@@ -74,10 +76,22 @@ TEST_CASE("a request that is lost with its connection is repeated if that does n
   CHECK(f.store.add("k", 1) == 2);
 }
 
+TEST_CASE("what must not be sent twice asks after a long pause whether the connection has lasted",
+          "[store]") {
+  Fixture f;
+  TcpStore store(f.relay.endpoint(), TcpStoreOptions{.timeout = 5s, .check_after_idle = 0s});
+  f.relay.break_at_next_byte();
+  CHECK(store.add("k", 1) == 1);
+  f.relay.break_at_next_byte();
+  store.append("log", "line");
+  CHECK(f.direct.get("log") == "line");
+}
+
 TEST_CASE("a wait goes on after its connection was reset", "[store]") {
   Fixture f;
+  const std::uint64_t before = f.relay.bytes_to_server();
   auto value = std::async(std::launch::async, [&] { return f.store.get("k", 10s); });
-  std::this_thread::sleep_for(20ms);  // or else the reset comes before the wait
+  REQUIRE(test::becomes_true([&] { return f.relay.bytes_to_server() > before; }));
   f.relay.break_now();
   f.direct.set("k", "v");
   CHECK(value.get() == "v");

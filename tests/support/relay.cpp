@@ -15,13 +15,15 @@ namespace {
 constexpr Timeout kPatience = std::chrono::seconds(10);
 constexpr Timeout kBetweenLooks{1};
 
-// False if the connection is over.
-bool pass_bytes(Socket& from, Socket& to) {
+// Returns how many; throws NetworkError if the connection is over.
+std::size_t pass_bytes(Socket& from, Socket& to) {
   std::array<std::byte, 4096> bytes;
+  std::size_t total = 0;
   while (const auto count = from.receive_some(bytes)) {
     to.send_all(std::span(bytes).first(*count), Deadline::after(kPatience));
+    total += *count;
   }
-  return true;
+  return total;
 }
 
 }  // namespace
@@ -87,8 +89,11 @@ void Relay::carry_out(Order order) {
 
 bool Relay::pass_on(Pair& pair) {
   try {
-    if (!pair.breaks)
-      return pass_bytes(pair.client, pair.server) && pass_bytes(pair.server, pair.client);
+    if (!pair.breaks) {
+      bytes_to_server_ += pass_bytes(pair.client, pair.server);
+      pass_bytes(pair.server, pair.client);
+      return true;
+    }
     if (!pair.client.wait_readable(Deadline::after(Timeout(0)))) return true;
     pair.client.abandon();
     pair.server.abandon();

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <cstdint>
 #include <list>
 #include <mutex>
 #include <thread>
@@ -22,6 +23,8 @@ class Relay {
 
   // Where clients connect: an address that is not that of their end, like another host's.
   [[nodiscard]] const Endpoint& endpoint() const { return endpoint_; }
+  // How many bytes of clients the server has got.
+  [[nodiscard]] std::uint64_t bytes_to_server() const { return bytes_to_server_; }
 
   // Resets all connections there are, and returns when that has happened.
   void break_now();
@@ -52,6 +55,7 @@ class Relay {
   Endpoint server_;
   std::atomic<Order> order_ = Order::kNone;
   std::atomic<bool> stopping_ = false;
+  std::atomic<std::uint64_t> bytes_to_server_ = 0;
   std::list<Pair> pairs_;  // of the thread
   std::thread thread_;
 };

@@ -79,6 +79,11 @@ void StoreConnection::send_and_confirm(Deadline deadline) {
   receive_pong(deadline);
 }
 
+void StoreConnection::ping(Deadline deadline) {
+  out_.clear();
+  send_and_confirm(deadline);
+}
+
 std::string StoreConnection::receive_bytes(Deadline deadline) {
   const auto length = receive<std::uint64_t>(deadline);
   if (length > wire::kMaxRequestBytes) {

@@ -50,6 +50,8 @@ class StoreConnection {
   void send(Deadline deadline);
   // For requests without an answer: returns when the server has taken this one.
   void send_and_confirm(Deadline deadline);
+  // Between two requests: returns when the server has answered.
+  void ping(Deadline deadline);
 
   template <class T>
   [[nodiscard]] T receive(Deadline deadline) {

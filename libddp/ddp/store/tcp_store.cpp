@@ -3,11 +3,11 @@
 
 #include <algorithm>
 #include <mutex>
-#include <thread>
+#include <type_traits>
 
 #include "ddp/base/error.h"
-#include "ddp/base/net/socket.h"
 #include "ddp/base/threads/timed_mutex.h"
+#include "ddp/store/lasting_connection.h"
 #include "ddp/store/store_connection.h"
 #include "ddp/store/wire.h"
 
@@ -53,40 +53,27 @@ void check_request(Keys keys, Values values) {
   check_limit("a request", request_bytes, wire::kMaxRequestBytes);
 }
 
-// Whether a request may be sent once more if its connection broke before the answer came.
-enum class Repeat { kNo, kYes };
-
-// How long a client tries to connect again. A firewall that is set up anew may refuse or swallow
-// connections for a moment, and the end of this process must not wait much longer for a server that
-// is gone.
-constexpr Timeout kReconnectFor{500};
-constexpr Timeout kOnOwnHost{20};  // where the answer or the refusal comes at once
-constexpr Timeout kBetweenTries{10};
-
 constexpr const char* kNoGreeting =
     ": connections are taken, but not answered: the store's process may be stopped, or "
     "another program listens there";
 
 }  // namespace
 
+// One exchange with the server at a time, with errors that name it.
 class TcpStore::Impl {
  public:
   Impl(const Endpoint& endpoint, const TcpStoreOptions& options)
-      : endpoint_(endpoint), options_(options), connection_(options.spin) {
-    explained(
-        {"connect", {}, options.timeout},
-        [&] {
-          const Deadline deadline = Deadline::after(options.timeout);
-          connection_.open(endpoint_, deadline, deadline);
-        },
-        kNoGreeting);
-    local_address_ = connection_.local_address();
-    server_ = connection_.server();
-    server_id_ = connection_.server_id();
-  }
+      : endpoint_(endpoint),
+        options_(options),
+        connection_(explained(
+            {"connect", {}, options.timeout},
+            [&] {
+              return LastingConnection(
+                  endpoint, {.spin = options.spin, .check_after_idle = options.check_after_idle},
+                  Deadline::after(options.timeout));
+            },
+            kNoGreeting)) {}
 
-  // Runs one exchange under the lock. Afterwards the connection is either in step with the server,
-  // or closed: until the next call, unless the server refuses another one.
   template <class F>
   auto call(const char* operation, Keys keys, Values values, Timeout timeout, Repeat repeat,
             F&& exchange) {
@@ -96,19 +83,9 @@ class TcpStore::Impl {
     const std::unique_lock lock(mutex_, deadline.time_point());
     if (!lock.owns_lock()) throw timed_out(call, " while another operation held the connection");
     return explained(call, [&] {
-      const bool may_be_broken = repeat == Repeat::kNo && connection_.is_open() && knows_server();
-      if (may_be_broken && connection_.has_broken()) close_broken();
-      const bool is_new = !connection_.is_open();
-      if (is_new) reopen(deadline);
-      if (repeat == Repeat::kNo || is_new) return exchange(connection_, deadline);
-      try {
-        return exchange(connection_, deadline);
-      } catch (const NetworkError& error) {
-        if (!knows_server()) throw;
-        close_broken();
-        reopen(deadline, error.what());
-      }
-      return exchange(connection_, deadline);
+      return connection_.run(repeat, deadline, [&](StoreConnection& connection) {
+        return exchange(connection, deadline);
+      });
     });
   }
 
@@ -117,9 +94,9 @@ class TcpStore::Impl {
     return call(operation, keys, {}, timeout, repeat, std::forward<F>(exchange));
   }
 
-  [[nodiscard]] const Endpoint& server() const { return server_; }
+  [[nodiscard]] const Endpoint& server() const { return connection_.server(); }
   [[nodiscard]] const TcpStoreOptions& options() const { return options_; }
-  [[nodiscard]] const std::string& local_address() const { return local_address_; }
+  [[nodiscard]] const std::string& local_address() const { return connection_.local_address(); }
 
  private:
   // An operation, for error messages.
@@ -129,47 +106,7 @@ class TcpStore::Impl {
     Timeout timeout;
   };
 
-  // Whether another server in its place could be told from it, which is not so for PyTorch's.
-  [[nodiscard]] bool knows_server() const { return server_id_ != wire::kNoServerId; }
-
-  void close_broken() {
-    connection_.close();
-    is_late_ = false;
-  }
-
-  // Connects again. A server that was only late, for example because it is stopped, may be late
-  // once more. Otherwise there is kReconnectFor, and on the server's host, where no firewall is in
-  // between, one attempt; then it is lost. `why` is what broke the connection.
-  void reopen(Deadline deadline, const std::string& why = "the connection is closed") {
-    while (!is_lost_) {
-      const Clock::time_point begin = Clock::now();
-      const Timeout left = std::min(reconnect_left_, deadline.remaining());
-      const bool is_prompt = server_.host == local_address_ && !is_late_;
-      const Deadline to_connect = Deadline::after(is_prompt ? std::min(left, kOnOwnHost) : left);
-      bool is_refused = false;
-      try {
-        connection_.open(server_, to_connect, is_late_ ? deadline : Deadline::after(left));
-        is_lost_ = connection_.server_id() != server_id_;
-        if (is_lost_) break;
-        reconnect_left_ = kReconnectFor;
-        return;
-      } catch (const NoAnswerError&) {  // nobody takes the connection
-      } catch (const TimeoutError&) {   // nor answers over it
-      } catch (const NetworkError&) {
-        is_refused = true;
-      }
-      connection_.close();
-      if (is_refused || !is_late_)
-        reconnect_left_ -= std::chrono::ceil<Timeout>(Clock::now() - begin);
-      is_lost_ = reconnect_left_ <= Timeout(0) || (is_prompt && is_refused);
-      if (is_lost_) break;
-      if (deadline.passed()) throw TimeoutError("");
-      std::this_thread::sleep_for(kBetweenTries);
-    }
-    throw NetworkError(why);
-  }
-
-  // Adds the operation to every error, and closes the connection if it may be out of step.
+  // Adds the operation to every error.
   template <class F>
   std::invoke_result_t<F> explained(const Call& call, F&& exchange, const char* if_late = "") {
     try {
@@ -177,19 +114,12 @@ class TcpStore::Impl {
     } catch (const StoreConnection::WaitCancelled&) {
       throw timed_out(call);
     } catch (const TimeoutError&) {
-      is_late_ = is_late_ || connection_.is_open();
-      connection_.close();
       throw timed_out(call, if_late);
     } catch (const Error& error) {
-      close_broken();
-      is_lost_ = is_lost_ || !knows_server();
       const std::string what = error.what();
       const std::string where = to_string(endpoint_);
       const bool says_where = what.find(where) != std::string::npos;
       throw NetworkError(origin(call) + ": " + what + (says_where ? "" : " (" + where + ")"));
-    } catch (...) {  // such as bad_alloc in the midst of a reply
-      close_broken();
-      throw;
     }
   }
 
@@ -206,16 +136,8 @@ class TcpStore::Impl {
 
   Endpoint endpoint_;
   TcpStoreOptions options_;
-  // Of the first connection; constant, so they need no lock.
-  std::string local_address_;
-  Endpoint server_;  // needs no name server any more
-  std::string server_id_;
   TimedMutex mutex_;
-  StoreConnection connection_;
-  bool is_late_ = false;  // that is why the connection was closed last
-  // Time for tries to connect again: grows back when one succeeds.
-  Timeout reconnect_left_ = kReconnectFor;
-  bool is_lost_ = false;
+  LastingConnection connection_;
 };
 
 TcpStore::TcpStore(const Endpoint& endpoint, const TcpStoreOptions& options)

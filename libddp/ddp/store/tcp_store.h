@@ -18,6 +18,9 @@ struct TcpStoreOptions {
   Timeout timeout = kDefaultStoreTimeout;              // for connecting; default of every operation
   int rank = -1;                                       // only for error messages; -1: unknown
   std::chrono::microseconds spin = kDefaultStoreSpin;  // time to poll for a reply; 0: none
+  // After this time without a call, one that must not be sent twice begins with a PING, because a
+  // firewall may have forgotten the connection.
+  Timeout check_after_idle{30'000};
   // Is kept until the store and all its clones are gone: for a server in the same process.
   std::shared_ptr<const void> keeps = nullptr;
 };
