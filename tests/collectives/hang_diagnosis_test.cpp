@@ -147,6 +147,38 @@ TEST_CASE("if all ranks have joined, no rank is blamed", "[hang]") {
              Catch::Contains("does not end (does something between the hosts drop packets"));
 }
 
+TEST_CASE("ranks that wait for each other's data are named", "[hang]") {
+  std::vector<Witness> members = witnesses({7, 7, 7, 7});
+  const auto set_awaited = [&](std::size_t rank, std::vector<int> ranks) {
+    members[rank].progress->groups[0].awaited = std::move(ranks);
+  };
+  set_awaited(0, {1, 2});
+  set_awaited(1, {2});
+  set_awaited(2, {1});
+  CHECK(diagnose(hang(), members) ==
+        "rank 1 (node, pid 101, cpu) and rank 2 (node, pid 102, cpu) wait for each other's data in "
+        "all_reduce #7 (bucket 1: fc.*) (does something between them drop packets, such as a "
+        "firewall or an MTU that is not the same everywhere?); 4 ranks waiting 10.0 s");
+  set_awaited(2, {1, 3});
+  set_awaited(3, {0, 2});
+  members[1].progress->groups[0].collectives = 6;  // the others are ahead
+  members[1].progress->groups[0].waits_for = "all_reduce #6 (bucket 0: conv.*)";
+  CHECK_THAT(
+      diagnose(hang(), members),
+      Catch::Contains("wait for each other's data in all_reduce #6 (bucket 0: conv.*), as do "
+                      "ranks 2 and 3 (does something between them drop"));
+  SECTION("but for one that is stopped") {
+    members[3].state = ProcessState::kStopped;
+    CHECK_THAT(diagnose(hang(), members),
+               Catch::StartsWith("rank 3 (node, pid 103, cpu) is stopp"));
+  }
+  SECTION("but for what a silent rank has told before") {
+    members[2].silence = 5s;
+    CHECK_THAT(diagnose(hang(), members),
+               Catch::StartsWith("rank 2 (node, pid 102, cpu) runs, but"));
+  }
+}
+
 TEST_CASE("a rank that waits for another operation is named with that operation", "[hang]") {
   std::vector<Witness> members = witnesses({7, 6});
   members[1].progress->is_inside = true;
@@ -205,13 +237,18 @@ TEST_CASE("a batch of sends and receives waits for any of its peers", "[hang]") 
 }
 
 TEST_CASE("serialised progress is parsed back unchanged", "[hang]") {
-  const RankProgress progress = *witnesses({7})[0].progress;
+  RankProgress progress = *witnesses({7})[0].progress;
+  progress.groups[0].awaited = {3, 17};
+  progress.groups.push_back({"default/split0", 2, "barrier #2 of group default/split0"});
   const RankProgress back = parse_rank_progress(serialize(progress));
   CHECK(to_string(back.who) == "rank 0 (node, pid 100, cpu)");
   CHECK(back.step == 50);
   CHECK(back.is_in_step);
   REQUIRE(back.find("default") != nullptr);
   CHECK(back.find("default")->collectives == 7);
+  CHECK(back.find("default")->awaited == std::vector{3, 17});
+  REQUIRE(back.find("default/split0") != nullptr);
+  CHECK(back.find("default/split0")->awaited.empty());
   CHECK(back.find("another") == nullptr);
   CHECK_THROWS_AS(parse_rank_progress("nonsense"), NetworkError);
 }

@@ -10,10 +10,12 @@
 #include <future>
 #include <numeric>
 #include <optional>
+#include <span>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "support/gate.h"
 #include "support/groups.h"
 
 using namespace ddp;
@@ -37,7 +39,7 @@ Deadline soon() { return Deadline::after(20s); }
 
 // The wires of ranks 0 and 1.
 struct Pair {
-  Pair() {
+  explicit Pair(TcpWire::OnStall on_stall_of_one = [](std::span<const int>) {}) {
     Socket listener = Socket::listen({"127.0.0.1", 0});
     Socket calling = Socket::connect(listener.local_endpoint(), soon());
     copy_of_one = FileDescriptor(::dup(calling.fd()));
@@ -47,7 +49,7 @@ struct Pair {
     zero.emplace(std::move(sockets));
     sockets = std::vector<Socket>(2);
     sockets[0] = std::move(calling);
-    one.emplace(std::move(sockets));
+    one.emplace(std::move(sockets), std::move(on_stall_of_one));
   }
 
   FileDescriptor copy_of_one;  // of rank 1's socket, as a forked child would have it
@@ -143,6 +145,22 @@ TEST_CASE("a wait for a message ends at the deadline, at abort(), and if the pee
     wires.zero.reset();
     CHECK(waits.get() == 0);
   }
+}
+
+TEST_CASE("a wire tells whom it waits for once nothing moves, and when something does", "[tcp]") {
+  std::vector<std::vector<int>> told;
+  test::Gate tells;
+  Pair wires([&](std::span<const int> peers) {
+    told.emplace_back(peers.begin(), peers.end());
+    tells.raise();
+  });
+  Bytes got(4), four = counting(4, 1);
+  auto waits = std::async(std::launch::async,
+                          [&] { wires.one->receive(0, 1, buffer_of(got)).wait(soon()); });
+  REQUIRE(tells.wait_for(1));
+  wires.zero->send(1, 1, buffer_of(four)).wait(soon());
+  waits.get();
+  CHECK(told == std::vector<std::vector<int>>{{0}, {}});
 }
 
 TEST_CASE("what a peer has sent can be received after it has gone", "[tcp]") {

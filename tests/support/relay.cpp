@@ -43,6 +43,10 @@ void Relay::break_now() { give(Order::kBreakNow); }
 
 void Relay::break_at_next_byte() { give(Order::kBreakAtNextByte); }
 
+void Relay::hold() { give(Order::kHold); }
+
+void Relay::pass_again() { give(Order::kPassAgain); }
+
 void Relay::refuse() { give(Order::kRefuse); }
 
 void Relay::accept_again() { give(Order::kAcceptAgain); }
@@ -67,7 +71,7 @@ void Relay::run() {
       const std::lock_guard lock(mutex_);
       pairs_.push_back({std::move(*client), Socket::connect(server_, Deadline::after(kPatience))});
     }
-    std::erase_if(pairs_, [this](Pair& pair) { return !pass_on(pair); });
+    if (!holds_) std::erase_if(pairs_, [this](Pair& pair) { return !pass_on(pair); });
     std::this_thread::sleep_for(kBetweenLooks);
   }
 }
@@ -83,6 +87,8 @@ void Relay::carry_out(Order order) {
     }
     pairs_.clear();
   }
+  if (order == Order::kHold) holds_ = true;
+  if (order == Order::kPassAgain) holds_ = false;
   if (order == Order::kRefuse) listener_.close();
   if (order == Order::kAcceptAgain) listener_ = Socket::listen(endpoint_);
 }

@@ -30,6 +30,9 @@ class Relay {
   void break_now();
   // Resets each connection there is when its client sends the next byte, which is lost.
   void break_at_next_byte();
+  // Passes nothing on until pass_again(), as a network does that drops packets.
+  void hold();
+  void pass_again();
   // Resets all connections there are, and refuses others until accept_again().
   void refuse();
   void accept_again();
@@ -37,7 +40,7 @@ class Relay {
   void lead_to(const Endpoint& server);
 
  private:
-  enum class Order { kNone, kBreakNow, kBreakAtNextByte, kRefuse, kAcceptAgain };
+  enum class Order { kNone, kBreakNow, kBreakAtNextByte, kHold, kPassAgain, kRefuse, kAcceptAgain };
   struct Pair {
     Socket client;
     Socket server;
@@ -57,6 +60,7 @@ class Relay {
   std::atomic<bool> stopping_ = false;
   std::atomic<std::uint64_t> bytes_to_server_ = 0;
   std::list<Pair> pairs_;  // of the thread
+  bool holds_ = false;     // likewise
   std::thread thread_;
 };
 

@@ -16,13 +16,23 @@ void HangContact::remind() const {
 }
 
 void HangContact::set_diagnosis(std::string text) {
-  const std::lock_guard lock(diagnosis_mutex_);
+  const std::lock_guard lock(mutex_);
   diagnosis_ = std::move(text);
 }
 
 std::string HangContact::diagnosis() const {
-  const std::lock_guard lock(diagnosis_mutex_);
+  const std::lock_guard lock(mutex_);
   return diagnosis_;
+}
+
+void HangContact::set_awaited(std::vector<int> ranks) {
+  const std::lock_guard lock(mutex_);
+  awaited_ = std::move(ranks);
+}
+
+std::vector<int> HangContact::awaited() const {
+  const std::lock_guard lock(mutex_);
+  return awaited_;
 }
 
 }  // namespace ddp

@@ -4,6 +4,7 @@
 #include <functional>
 #include <mutex>
 #include <string>
+#include <vector>
 
 namespace ddp {
 
@@ -22,11 +23,17 @@ class HangContact {
   void set_diagnosis(std::string text);
   [[nodiscard]] std::string diagnosis() const;
 
+  // Whose data a backend waits for that moves them over a network, or who does not take this
+  // rank's: ranks of the job; none while data move, or if it cannot tell.
+  void set_awaited(std::vector<int> ranks);
+  [[nodiscard]] std::vector<int> awaited() const;
+
  private:
   mutable std::mutex overdue_mutex_;  // held while run_it_ runs
   std::function<void()> run_it_;      // under overdue_mutex_
-  mutable std::mutex diagnosis_mutex_;
-  std::string diagnosis_;  // under diagnosis_mutex_
+  mutable std::mutex mutex_;
+  std::string diagnosis_;     // under mutex_
+  std::vector<int> awaited_;  // under mutex_
 };
 
 }  // namespace ddp

@@ -182,18 +182,72 @@ bool are_on_several_hosts(std::span<const Witness> members) {
   return hosts.size() > 1;
 }
 
+std::string does_it_drop(const char* where) {
+  return fmt::format(
+      " (does something between {} drop packets, such as a firewall or an MTU that "
+      "is not the same everywhere?)",
+      where);
+}
+
+// Two ranks that wait for each other's data.
+struct Impasse {
+  const Witness* one;
+  const Witness* other;
+};
+
+bool awaits(const Hang& hang, const Witness& member, const Witness& peer) {
+  const GroupProgress* progress = member.progress ? member.progress->find(hang.group) : nullptr;
+  return progress != nullptr && !is_gone(member) &&
+         std::ranges::count(progress->awaited, peer.rank) > 0;
+}
+
+std::vector<Impasse> find_impasses(const Hang& hang, std::span<const Witness> members) {
+  std::vector<Impasse> found;
+  for (std::size_t one = 0; one < members.size(); ++one) {
+    for (const Witness& other : members.subspan(one + 1)) {
+      const bool is_mutual = awaits(hang, members[one], other) && awaits(hang, other, members[one]);
+      if (is_mutual) found.push_back({&members[one], &other});
+    }
+  }
+  return found;
+}
+
+// ", as do ranks 0 and 3, 1 and 2": a rank or host that is in all of them is the one to look at.
+std::string other_pairs(std::span<const Impasse> others) {
+  if (others.empty()) return "";
+  constexpr std::size_t kShown = 8;
+  std::string text = ", as do ranks ";
+  for (std::size_t i = 0; i < std::min(others.size(), kShown); ++i) {
+    text +=
+        fmt::format("{}{} and {}", i == 0 ? "" : ", ", others[i].one->rank, others[i].other->rank);
+  }
+  return others.size() <= kShown
+             ? text
+             : fmt::format("{}, and {} more pairs", text, others.size() - kShown);
+}
+
+// A rank that is not concerned may be operations ahead.
+std::string describe(std::span<const Impasse> impasses, const Hang& hang) {
+  const Impasse& first = impasses.front();
+  const std::string& theirs = first.one->progress->find(hang.group)->waits_for;
+  return fmt::format("{} and {} wait for each other's data in {}{}",
+                     to_string(first.one->progress->who), to_string(first.other->progress->who),
+                     theirs.empty() ? hang.operation : theirs, other_pairs(impasses.subspan(1)));
+}
+
 }  // namespace
 
 std::string diagnose(const Hang& hang, std::span<const Witness> members) {
   if (!hang.transfers.empty()) return diagnose_transfers(hang, members);
+  const std::vector<Impasse> impasses = find_impasses(hang, members);
+  if (!impasses.empty() && those(members, is_stopped).empty()) {
+    return describe(impasses, hang) + does_it_drop("them") + "; " +
+           how_many_wait(hang, members.size());
+  }
   const Culprits culprits = find_culprits(hang, members);
   const std::string waits = how_many_wait(hang, members.size() - culprits.size());
   if (culprits.empty()) {
-    const char* remark =
-        are_on_several_hosts(members)
-            ? " (does something between the hosts drop packets, such as a firewall "
-              "or an MTU that is not the same everywhere?)"
-            : "";
+    const std::string remark = are_on_several_hosts(members) ? does_it_drop("the hosts") : "";
     return "all ranks have joined " + hang.operation + ", which does not end" + remark + "; " +
            waits;
   }

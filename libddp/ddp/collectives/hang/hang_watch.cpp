@@ -167,7 +167,8 @@ void HangWatch::publish(const std::vector<Group>& groups) {
   progress_.groups.clear();
   for (const Group& group : groups) {
     progress_.groups.push_back({group.name, group.position.collectives,
-                                group.hang ? group.hang->operation : std::string()});
+                                group.hang ? group.hang->operation : std::string(),
+                                group.recorder->hang().awaited()});
     progress_.is_inside = progress_.is_inside || group.position.is_inside;
     if (group.position.step < progress_.step) continue;
     progress_.step = group.position.step;

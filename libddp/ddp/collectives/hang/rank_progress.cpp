@@ -2,10 +2,28 @@
 #include "ddp/collectives/hang/rank_progress.h"
 
 #include <algorithm>
+#include <iterator>
+#include <locale>
+#include <sstream>
 
 #include "ddp/base/error.h"
 
 namespace ddp {
+namespace {
+
+std::string numbers_of(const std::vector<int>& ranks) {
+  std::string text;
+  for (const int rank : ranks) text += (text.empty() ? "" : " ") + std::to_string(rank);
+  return text;
+}
+
+std::vector<int> parse_numbers(const std::string& text) {
+  std::istringstream numbers(text);
+  numbers.imbue(std::locale::classic());
+  return {std::istream_iterator<int>(numbers), {}};
+}
+
+}  // namespace
 
 const GroupProgress* RankProgress::find(const std::string& group) const {
   const auto found = std::find_if(groups.begin(), groups.end(),
@@ -19,7 +37,7 @@ std::string serialize(const RankProgress& progress) {
          << progress.is_in_step << progress.has_left_step << progress.is_inside
          << progress.busy_with;
   for (const GroupProgress& group : progress.groups) {
-    fields << group.collectives << group.name << group.waits_for;
+    fields << group.collectives << group.name << group.waits_for << numbers_of(group.awaited);
   }
   return fields.text();
 }
@@ -31,7 +49,9 @@ RankProgress parse_rank_progress(const std::string& text) {
       progress.is_in_step >> progress.has_left_step >> progress.is_inside >> progress.busy_with;
   while (fields && fields.has_more()) {
     GroupProgress& group = progress.groups.emplace_back();
-    fields >> group.collectives >> group.name >> group.waits_for;
+    std::string awaited;
+    fields >> group.collectives >> group.name >> group.waits_for >> awaited;
+    group.awaited = parse_numbers(awaited);
   }
   if (!fields) {
     throw NetworkError("[progress] this is not a description of a rank's progress: \"" + text +

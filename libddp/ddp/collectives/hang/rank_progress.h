@@ -4,7 +4,8 @@
 //
 //   progress := identity  heartbeat LF time LF step LF is_in_step LF has_left_step LF is_inside LF
 //               busy_with LF group*
-//   group    := collectives LF name LF waits_for LF
+//   group    := collectives LF name LF waits_for LF awaited LF
+//   awaited  := "3 7", say
 #pragma once
 
 #include <cstdint>
@@ -19,6 +20,7 @@ struct GroupProgress {
   std::string name;
   std::uint64_t collectives = 0;  // collectives submitted so far
   std::string waits_for;          // an operation that has been pending for long; else empty
+  std::vector<int> awaited = {};  // see HangContact
 };
 
 struct RankProgress {

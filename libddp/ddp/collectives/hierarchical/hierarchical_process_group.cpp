@@ -66,6 +66,7 @@ class HierarchicalProcessGroup final : public QueuedProcessGroup {
                      }),
         watch_("ddp-watch", FirstError::kPeriod, [this] {
           groups_.spread_failure();
+          recorder().hang().set_awaited(groups_.awaited());
           return !first_error_.poll();
         }) {}
 

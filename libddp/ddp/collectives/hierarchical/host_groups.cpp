@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include "ddp/collectives/hierarchical/host_groups.h"
 
+#include <algorithm>
+#include <iterator>
 #include <numeric>
 #include <span>
 #include <utility>
@@ -51,6 +53,12 @@ void HostGroups::abort(const std::string& reason) const {
 
 void HostGroups::spread_failure() const {
   if (flat->is_broken()) inside->abort("a transfer between hosts failed");
+}
+
+std::vector<int> HostGroups::awaited() const {
+  std::vector<int> ranks = flat->awaited();
+  if (leaders) std::ranges::copy(leaders->awaited(), std::back_inserter(ranks));
+  return ranks;
 }
 
 bool HostGroups::wait_idle(Timeout timeout) const {

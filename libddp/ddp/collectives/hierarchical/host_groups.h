@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "ddp/collectives/group_config.h"
 #include "ddp/collectives/peers/host_layout.h"
@@ -22,6 +23,8 @@ struct HostGroups {
   // Breaks the group inside the host if the one of all ranks is broken: a rank that waits for
   // transfers inside its host would not see that those between hosts have failed.
   void spread_failure() const;
+  // Ranks of the job whose data this rank waits for between hosts: see HangContact.
+  [[nodiscard]] std::vector<int> awaited() const;
   // True once the threads of the groups between hosts no longer touch any operand. The group inside
   // the host does not touch operands after an error.
   [[nodiscard]] bool wait_idle(Timeout timeout) const;

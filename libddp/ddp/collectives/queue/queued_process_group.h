@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "ddp/base/error.h"
 #include "ddp/collectives/failure/break_report.h"
@@ -25,7 +26,9 @@ class QueuedProcessGroup : public ProcessGroup {
   }
   [[nodiscard]] bool is_broken() { return queue().is_broken(); }
 
-  // For groups that are parts of another one: what this rank was doing when an operation failed,
+  // For groups that are parts of another one, as is the next one: see HangContact.
+  [[nodiscard]] std::vector<int> awaited() const { return recorder().hang().awaited(); }
+  // What this rank was doing when an operation failed,
   // and that operation's timeout; of several transfers, the one that timed out or lost its peer,
   // with that peer. To be called once a wait has thrown.
   struct Doing {

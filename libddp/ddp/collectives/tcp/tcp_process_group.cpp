@@ -71,7 +71,8 @@ class TcpProcessGroup final : public QueuedProcessGroup {
       : QueuedProcessGroup(std::move(group_config)),
         address_(std::move(address)),
         origin_("[tcp] " + names().self()),
-        wire_(connect_to_peers(config(), address_)),
+        wire_(connect_to_peers(config(), address_),
+              [this](std::span<const int> peers) { tell_awaited(peers); }),
         algorithms_(wire_, rank(), world_size(), names()),
         roll_(config()),
         queue_(
@@ -116,6 +117,12 @@ class TcpProcessGroup final : public QueuedProcessGroup {
   }
 
  private:
+  void tell_awaited(std::span<const int> peers) {
+    std::vector<int> ranks;
+    for (const int peer : peers) ranks.push_back(config().job_rank(peer));
+    recorder().hang().set_awaited(std::move(ranks));
+  }
+
   void execute(std::span<const Collective> batch) {
     try {
       algorithms_.run(batch);

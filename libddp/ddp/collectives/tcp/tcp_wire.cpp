@@ -9,6 +9,11 @@
 #include "ddp/base/net/poll_until.h"
 
 namespace ddp {
+namespace {
+
+constexpr Timeout kStallAfter{500};
+
+}  // namespace
 
 // What precedes the bytes of a message. All ranks run the same build on the same kind of processor.
 struct TcpWire::Header {
@@ -61,6 +66,7 @@ class TcpWire::Link {
   }
 
   [[nodiscard]] int peer() const { return peer_; }
+  [[nodiscard]] bool has_messages() const { return !outgoing_.empty() || !incoming_.empty(); }
 
   // The message that holds up this one for good, since nobody but the waiting thread could start
   // its receive; null if there is none.
@@ -135,7 +141,7 @@ class TcpWire::Link {
   bool is_given_up_ = false;
 };
 
-TcpWire::TcpWire(std::vector<Socket> sockets) {
+TcpWire::TcpWire(std::vector<Socket> sockets, OnStall on_stall) : on_stall_(std::move(on_stall)) {
   for (Socket& socket : sockets) {
     const int peer = static_cast<int>(links_.size());
     links_.push_back(socket.is_open() ? std::make_unique<Link>(peer, std::move(socket)) : nullptr);
@@ -202,7 +208,21 @@ bool TcpWire::poll(Deadline deadline) {
     const pollfd awaited = link->awaited();
     if (awaited.events != 0) polled_.push_back(awaited);
   }
-  return poll_until(polled_, deadline);
+  if (poll_until(polled_, Deadline::after(std::min(kStallAfter, deadline.remaining()))))
+    return true;
+  if (deadline.passed()) return false;
+  on_stall_(awaited_peers());
+  const bool moves = poll_until(polled_, deadline);
+  if (moves) on_stall_({});
+  return moves;
+}
+
+std::vector<int> TcpWire::awaited_peers() const {
+  std::vector<int> peers;
+  for (const auto& link : links_) {
+    if (link && link->has_messages()) peers.push_back(link->peer());
+  }
+  return peers;
 }
 
 TcpWire::Message::Message(TcpWire& wire, std::unique_ptr<Item, GiveUp> item)

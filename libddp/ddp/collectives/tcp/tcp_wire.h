@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <span>
 #include <utility>
@@ -63,8 +64,13 @@ class TcpWire {
   // ended before, no further message goes to or comes from that peer.
   class Message;
 
+  // Is told by the waiting thread whose messages do not move when none has moved for half a second,
+  // and no peers when one moves again.
+  using OnStall = std::function<void(std::span<const int> peers)>;
+
   // By rank; this rank's own entry is not open.
-  explicit TcpWire(std::vector<Socket> sockets);
+  explicit TcpWire(
+      std::vector<Socket> sockets, OnStall on_stall = [](std::span<const int>) {});
   ~TcpWire();
   TcpWire(const TcpWire&) = delete;
   TcpWire& operator=(const TcpWire&) = delete;
@@ -90,7 +96,9 @@ class TcpWire {
   void move();
   [[noreturn]] void take_obstacle(Link& link, const Header& obstacle, Deadline deadline);
   [[nodiscard]] bool poll(Deadline deadline);
+  [[nodiscard]] std::vector<int> awaited_peers() const;
 
+  OnStall on_stall_;
   std::vector<std::unique_ptr<Link>> links_;  // by rank; this rank's own is null
   WakeUp wake_up_;                            // readable once the wire is aborted
   std::atomic<bool> is_aborted_ = false;
