@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <stdexcept>
 #include <string>
-
-#include "ddp/base/error.h"
 
 namespace ddp::launcher {
 
 // The job cannot start: one sentence for the user, and the code to exit with (2, or a shell's 126
-// and 127 for a program that cannot be run).
-class LaunchError : public Error {
+// and 127 for a program that cannot be run). It is no ddp::Error, since those that try again after
+// one of these must not catch it: it may also say that a signal has ended the wait.
+class LaunchError : public std::runtime_error {
  public:
   explicit LaunchError(const std::string& message, int exit_code = 2)
-      : Error(message), exit_code_(exit_code) {}
+      : std::runtime_error(message), exit_code_(exit_code) {}
   [[nodiscard]] int exit_code() const { return exit_code_; }
 
  private:

@@ -16,6 +16,7 @@
 #include <string>
 #include <vector>
 
+#include "ddp/base/error.h"
 #include "ddp/base/file_descriptor.h"
 #include "ddp/base/rank_list.h"
 #include "ddp/base/step_sketch.h"

@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
 // What the built ddp-launch reports about a failed job of two nodes.
-#include <ifaddrs.h>
-#include <net/if.h>
-#include <netdb.h>
 #include <unistd.h>
 
 #include <catch2/catch.hpp>
@@ -15,7 +12,10 @@
 #include "ddp/base/net/socket.h"
 #include "ddp/base/system/host_name.h"
 #include "support/files.h"
+#include "support/free_endpoint.h"
 #include "support/launch.h"
+#include "support/ranks_of.h"
+#include "support/routable_address.h"
 #include "support/scoped_variable.h"
 
 using namespace ddp::test::launch;
@@ -25,23 +25,6 @@ using ddp::test::TemporaryDirectory;
 using ddp::test::wait_until_gone;
 
 namespace {
-
-// An IPv4 address of this machine that is not a loopback address; empty if there is none.
-std::string routable_address() {
-  ifaddrs* all = nullptr;
-  if (::getifaddrs(&all) != 0) return "";
-  const std::unique_ptr<ifaddrs, decltype(&::freeifaddrs)> owner(all, ::freeifaddrs);
-  for (const ifaddrs* each = all; each != nullptr; each = each->ifa_next) {
-    if (each->ifa_addr == nullptr || each->ifa_addr->sa_family != AF_INET) continue;
-    if ((each->ifa_flags & IFF_LOOPBACK) != 0 || (each->ifa_flags & IFF_UP) == 0) continue;
-    char host[NI_MAXHOST];
-    if (::getnameinfo(each->ifa_addr, sizeof(sockaddr_in), host, sizeof(host), nullptr, 0,
-                      NI_NUMERICHOST) == 0) {
-      return host;
-    }
-  }
-  return "";
-}
 
 // A port that was free a moment ago.
 std::uint16_t free_port(const std::string& address) {
@@ -53,7 +36,7 @@ std::uint16_t free_port(const std::string& address) {
 TEST_CASE(
     "the victims of a failure are not named as the cause, even if their node hears of it first",
     "[launcher][verdict]") {
-  const std::string address = routable_address();
+  const std::string address = ddp::test::routable_address();
   if (address.empty()) {
     std::fprintf(stderr, "SKIPPED: no address but loopback\n");
     return;
@@ -98,7 +81,7 @@ const std::string kOtherNode =
 
 TEST_CASE("nodes that cannot meet because another program has the port are told which one",
           "[launcher][nodes]") {
-  const std::string address = routable_address();
+  const std::string address = ddp::test::routable_address();
   if (address.empty()) {
     std::fprintf(stderr, "SKIPPED: no address but loopback\n");
     return;
@@ -110,6 +93,21 @@ TEST_CASE("nodes that cannot meet because another program has the port are told 
                             kStopBound);
   CHECK(result.exit_code != 0);
   CHECK_THAT(result.err, Contains(" is held by pid " + std::to_string(::getpid()) + " ("));
+}
+
+TEST_CASE("a launcher whose node 0 does not answer obeys signals, and its agent dies with it",
+          "[launcher][nodes]") {
+  const std::uint16_t port = ddp::test::free_endpoint().port;
+  ChildProcess asked = launch_node(1, port, command({"true"}));
+  ChildProcess killed = launch_node(1, port, command({"true"}));
+  asked.wait_for_output("waiting: node 0");
+  killed.wait_for_output("waiting: node 0");
+  const pid_t agent = ddp::test::first_child_of(killed.pid());
+  asked.send_signal(SIGTERM);
+  killed.send_signal(SIGKILL);
+  CHECK(asked.wait(kStopBound) == 128 + SIGTERM);
+  CHECK_THAT(last_line(asked.err()), Contains("SIGTERM while waiting for the other nodes"));
+  check_all_gone({agent});
 }
 
 TEST_CASE("Ctrl-C ends the wait for a failed node that does not tell its failure",
