@@ -25,6 +25,8 @@
 namespace ddp::launcher {
 namespace {
 
+constexpr Timeout kBetweenLookUps{1000};
+
 std::string random_run_id() {
   std::uint64_t bits = 0;
   if (::getrandom(&bits, sizeof(bits), 0) != static_cast<ssize_t>(sizeof(bits))) {
@@ -46,6 +48,13 @@ void remark_on_port_holder(std::span<const Endpoint> addresses, Console& console
                   to_string(addresses.front()), holder));
 }
 
+std::string describe_elsewhere(const Endpoint& name, std::span<const Endpoint> addresses) {
+  return fmt::format(
+      "this is node 0 (--node_rank), but {} leads to {}, which this host does not "
+      "have; asking again, since the name may change",
+      name.host, addresses.front().host);
+}
+
 // Null if the addresses are another host's, or if another process on this host was first, on which
 // it remarks if there is a console.
 std::unique_ptr<TcpServer> try_to_host(std::span<const Endpoint> addresses,
@@ -61,15 +70,22 @@ std::unique_ptr<TcpServer> try_to_host(std::span<const Endpoint> addresses,
   }
 }
 
-// Waits until an earlier job, which is ending, has given the port up.
+// Waits until an earlier job, which is ending, has given the port up, and looks the name again up
+// that leads elsewhere: a host that was just started may still be known by its last address.
 std::unique_ptr<TcpServer> host_as_node0(const NodeOptions& options,
-                                         const std::vector<Endpoint>& addresses,
-                                         Patience& patience) {
+                                         std::vector<Endpoint>& addresses, Patience& patience) {
+  const Endpoint& name = options.endpoint;
+  const Deadline late = Deadline::after(kLateName);
   for (;;) {
     if (auto server = try_to_host(addresses)) return server;
-    if (!serves_ending_job(addresses)) return serve_store(addresses, options.count);
-    patience.wait(
-        [&] { return "an earlier job has yet to end at " + to_string(options.endpoint); });
+    if (leads_elsewhere(name, addresses)) {
+      if (late.passed()) return serve_store(addresses, options.count);
+      patience.wait([&] { return describe_elsewhere(name, addresses); }, kBetweenLookUps);
+      addresses = find_node0(name, options.count, patience);
+    } else {
+      if (!serves_ending_job(addresses)) return serve_store(addresses, options.count);
+      patience.wait([&] { return "an earlier job has yet to end at " + to_string(name); });
+    }
   }
 }
 
@@ -139,9 +155,9 @@ JobSite open_site(const NodeOptions& options, const WorkerPlan& workers, const J
   if (options.count == 1) return open_on_one_node(options, workers.store_host, assumed);
   check_rank_is_said(options);
   Patience patience(options.start_timeout, signals, console);
-  const std::vector<Endpoint> addresses =
-      options.on_one_host ? std::vector{options.endpoint}
-                          : find_node0(options.endpoint, options.count, patience);
+  std::vector<Endpoint> addresses = options.on_one_host
+                                        ? std::vector{options.endpoint}
+                                        : find_node0(options.endpoint, options.count, patience);
   JobSite site;
   if (options.rank == 0) site.store = host_as_node0(options, addresses, patience);
   if (!options.rank && has_all(addresses)) site.store = try_to_host(addresses, &console);

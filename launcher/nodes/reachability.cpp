@@ -86,6 +86,10 @@ bool has_all_that_live(std::span<const Endpoint> addresses) {
          });
 }
 
+bool leads_elsewhere(const Endpoint& name, std::span<const Endpoint> addresses) {
+  return !is_in_digits(name.host) && std::ranges::none_of(addresses, is_own);
+}
+
 void NameWatch::refresh(std::vector<Endpoint>& addresses) {
   if (addresses.empty() || !next_.passed()) return;
   if (!look_up_) look_up_.emplace(name_);

@@ -27,6 +27,9 @@ namespace ddp::launcher {
 // answered at any: true if there is no host at the others that it lacks, not even one that refuses.
 [[nodiscard]] bool has_all_that_live(std::span<const Endpoint> addresses);
 
+// Whether a name leads to other hosts only: if this one is node 0, to its last address perhaps.
+[[nodiscard]] bool leads_elsewhere(const Endpoint& name, std::span<const Endpoint> addresses);
+
 // Looks a name up again every few seconds, in the background: a host that is started anew may have
 // another address.
 class NameWatch {

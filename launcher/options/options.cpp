@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "ddp/base/net/resolve.h"
 #include "ddp/base/rank_list.h"
 #include "launcher/launch_error.h"
 #include "launcher/options/draft.h"
@@ -48,7 +49,9 @@ void settle_nodes(Draft& draft, const WorkerEnv::Lookup& environment) {
     nodes.endpoint.port = is_static ? kStaticPort : kC10dPort;
   }
   const Address& given = draft.rendezvous.host.empty() ? draft.master : draft.rendezvous;
-  if (!given.host.empty()) nodes.endpoint.host = given.host;
+  // One node need not look a name up, which may not be known yet, or lead elsewhere.
+  const bool meets_there = nodes.count > 1 || is_in_digits(given.host);
+  if (!given.host.empty() && meets_there) nodes.endpoint.host = given.host;
   if (given.port) nodes.endpoint.port = *given.port;
 }
 

@@ -3,13 +3,16 @@
 
 #include <catch2/catch.hpp>
 
+#include <future>
 #include <string>
 #include <string_view>
 
 #include "ddp/base/error.h"
+#include "ddp/base/net/socket.h"
 #include "ddp/store/tcp_server.h"
 #include "ddp/store/tcp_store.h"
 #include "support/run_ranks.h"
+#include "support/stderr_capture.h"
 #include "support/two_addresses.h"
 
 using namespace ddp;
@@ -49,4 +52,29 @@ TEST_CASE("a rank that waits for the store says at which addresses", "[start]") 
              Contains("has not reached the store at 127.0.0.2,127.0.0.3:1 (127.0.0.2:1, "));
   CHECK_THAT(said, StartsWith("[init] no answer from the store at 127.0.0.2,127.0.0.3:1 "
                               "(127.0.0.2:1, 127.0.0.3:1) after "));
+}
+
+TEST_CASE("rank 0 waits for its name to lead to it", "[start]") {
+  const WorkerEnv env{
+      .rank = 0, .world_size = 2, .master = {"192.0.2.77>127.0.0.1", unused_port()}};
+  const test::StderrCapture log;
+  StartPatience patience(60s);
+  CHECK_NOTHROW(open_job_store({}, env, 60s, patience));
+  CHECK_THAT(log.text(), Contains("hosts the store, but MASTER_ADDR is not an address of its host: "
+                                  "cannot listen on 192.0.2.77"));
+}
+
+TEST_CASE("a rank tries again where a proxy closes connections before the store is there",
+          "[start]") {
+  Socket proxy = Socket::listen({"127.0.0.1", 0});
+  const WorkerEnv env{.rank = 1, .world_size = 2, .master = proxy.local_endpoint()};
+  auto store = std::async(std::launch::async, [&] {
+    StartPatience patience(20s);
+    return open_job_store({}, env, 20s, patience);
+  });
+  REQUIRE(proxy.wait_readable(Deadline::after(10s)));
+  proxy.accept().reset();
+  proxy = Socket();
+  const TcpServer server(env.master);
+  CHECK_NOTHROW(store.get());
 }

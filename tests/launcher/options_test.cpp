@@ -190,8 +190,9 @@ TEST_CASE("nodes meet at an endpoint that all of them can reach", "[options]") {
   CHECK(endpoint({"--nnodes=2", "--master_addr=node0"}) == "node0:29500");
   CHECK(endpoint({"--nnodes=2", "--rdzv_endpoint=node0"}) == "node0:29500");
   CHECK(endpoint({"--nnodes=2", "--rdzv_backend=c10d", "--rdzv_endpoint=node0"}) == "node0:29400");
-  CHECK(endpoint({"--rdzv_endpoint=node0:1234", "--master_addr=other", "--master_port=1"}) ==
-        "node0:1234");
+  CHECK(endpoint({"--nnodes=2", "--rdzv_endpoint=node0:1234", "--master_addr=other",
+                  "--master_port=1"}) == "node0:1234");
+  CHECK(endpoint({"--rdzv_endpoint=node0:1234"}) == "127.0.0.1:1234");  // one node needs no name
   CHECK(endpoint({"--rdzv_endpoint=[fe80::1]:1234"}) == "[fe80::1]:1234");
   CHECK(endpoint({"--rdzv_endpoint=fe80::1"}) == "[fe80::1]:0");
   CHECK(endpoint({"--standalone", "--rdzv_endpoint=node0:1234"}) == "127.0.0.1:0");

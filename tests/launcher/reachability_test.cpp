@@ -11,6 +11,7 @@
 #include <atomic>
 #include <catch2/catch.hpp>
 #include <cerrno>
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -22,8 +23,10 @@
 #include "ddp/base/net/socket.h"
 #include "ddp/store/tcp_server.h"
 #include "ddp/store/tcp_store.h"
+#include "launcher/nodes/job_site.h"
 #include "launcher/nodes/reachability.h"
 #include "support/meet_nodes.h"
+#include "support/routable_address.h"
 #include "support/run_ranks.h"
 #include "support/stderr_capture.h"
 
@@ -47,6 +50,7 @@ const std::vector<Endpoint> kFound = {{"10.1.2.3", 29500}};
 
 std::atomic<int> look_ups_in_vain{0};
 std::atomic<bool> lacks_ports{false};
+std::string own_address;
 
 // A relay to a server that passes on what it reads `delay` later.
 class SlowLink {
@@ -137,8 +141,8 @@ TEST_CASE("several nodes cannot meet on a loopback address, or where a host only
 }
 
 // Replaces the C library's function: "late.test" is a host whose name can be resolved only later,
-// of "slow.test" the first
-// name server is silent, and "debian.test" has a loopback address, too.
+// of "slow.test" the first name server is silent, "debian.test" has a loopback address, too, and
+// "moved.test" is this host, but for a while leads to another one.
 extern "C" int getaddrinfo(const char* host, const char* service, const addrinfo* hints,
                            addrinfo** found) {
   static const auto real =
@@ -146,6 +150,10 @@ extern "C" int getaddrinfo(const char* host, const char* service, const addrinfo
   const std::string_view name = host == nullptr ? "" : host;
   if (!name.ends_with(".test")) return real(host, service, hints, found);
   if ((hints->ai_flags & AI_NUMERICHOST) != 0) return EAI_NONAME;
+  if (name == "moved.test") {
+    const char* place = look_ups_in_vain-- > 0 ? "192.0.2.77" : own_address.c_str();
+    return real(place, service, hints, found);
+  }
   if (name == "debian.test") {
     if (const int status = real("127.0.1.1", service, hints, found); status != 0) return status;
     return real("10.1.2.3", service, hints, &(*found)->ai_next);
@@ -196,6 +204,28 @@ TEST_CASE("a name is asked for again while nobody answers, without a wait", "[no
   const Deadline end = Deadline::after(20s);
   while (addresses == old && !end.passed()) watch.refresh(addresses);
   CHECK(addresses == kFound);
+}
+
+TEST_CASE("node 0 waits for its name to lead to it", "[nodes]") {
+  own_address = ddp::test::routable_address();
+  if (own_address.empty()) {
+    WARN("SKIPPED: no address but loopback");
+    return;
+  }
+  const std::uint16_t port = Socket::listen({own_address, 0}).local_endpoint().port;
+  const std::string here = ":" + std::to_string(port);
+  look_ups_in_vain = 1;
+  Waiting waiting(kNoPatience);
+  NodeOptions options;
+  options.count = 2;
+  options.rank = 0;
+  options.endpoint = {"moved.test", port};
+  options.start_timeout = 4s;
+  CHECK_THAT(
+      error_of([&] {
+        (void)open_site(options, {}, {.local_world_size = 1}, waiting.signals, waiting.console);
+      }),
+      Contains("missing node 1; listening on moved.test" + here + " (" + own_address + here));
 }
 
 TEST_CASE("a clone of a store asks no name server", "[nodes]") {

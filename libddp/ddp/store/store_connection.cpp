@@ -14,6 +14,11 @@ namespace {
 
 std::uint32_t ping_nonce() { return static_cast<std::uint32_t>(::getpid()); }
 
+constexpr const char* kNoStore =
+    " right after connecting: another program may listen there, or a store that is ending, or the "
+    "store of another user of this host, or a store of PyTorch 1.x, which speaks another protocol "
+    "(its torchrun works with --standalone)";
+
 }  // namespace
 
 void StoreConnection::open(const Endpoint& endpoint, Deadline to_connect, Deadline to_answer) {
@@ -21,12 +26,11 @@ void StoreConnection::open(const Endpoint& endpoint, Deadline to_connect, Deadli
   in_begin_ = in_end_ = 0;
   try {
     greet(to_answer);
+  } catch (const HangUpError& error) {
+    throw NoStoreError(error.what() + std::string(kNoStore) +
+                       ", or a proxy whose server is not there yet");
   } catch (const NetworkError& error) {
-    throw NetworkError(std::string(error.what()) +
-                       " right after connecting: another program may listen there, or a store that "
-                       "is ending, or the store of another user of this host, or a store of "
-                       "PyTorch 1.x, which speaks another protocol (its torchrun works with "
-                       "--standalone)");
+    throw NetworkError(error.what() + std::string(kNoStore));
   }
 }
 

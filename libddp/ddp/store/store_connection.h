@@ -16,6 +16,12 @@
 
 namespace ddp {
 
+// Whoever has taken a connection has closed it before it answered as a store does.
+class NoStoreError : public NetworkError {
+ public:
+  using NetworkError::NetworkError;
+};
+
 // A client's end of a connection to a store. It sends each request in one piece and reads answers
 // through a buffer. Its errors are NetworkError and TimeoutError, without the names of peer and
 // operation, which the caller adds. After one of them the next bytes may belong to an earlier

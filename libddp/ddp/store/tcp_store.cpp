@@ -115,12 +115,17 @@ class TcpStore::Impl {
       throw timed_out(call);
     } catch (const TimeoutError&) {
       throw timed_out(call, if_late);
+    } catch (const NoStoreError& error) {
+      throw NoStoreError(sentence(call, error.what()));
     } catch (const Error& error) {
-      const std::string what = error.what();
-      const std::string where = to_string(endpoint_);
-      const bool says_where = what.find(where) != std::string::npos;
-      throw NetworkError(origin(call) + ": " + what + (says_where ? "" : " (" + where + ")"));
+      throw NetworkError(sentence(call, error.what()));
     }
+  }
+
+  [[nodiscard]] std::string sentence(const Call& call, const std::string& what) const {
+    const std::string where = to_string(endpoint_);
+    const bool says_where = what.find(where) != std::string::npos;
+    return origin(call) + ": " + what + (says_where ? "" : " (" + where + ")");
   }
 
   [[nodiscard]] TimeoutError timed_out(const Call& call, const char* why = "") const {

@@ -107,6 +107,8 @@ AddressList resolve_patiently(const Endpoint& endpoint, Deadline deadline) {
   }
 }
 
+bool is_in_digits(const std::string& host) { return ask({host, 0}, AI_NUMERICHOST).status == 0; }
+
 LookUp::LookUp(const Endpoint& endpoint) {
   const auto task = std::make_shared<std::packaged_task<AddressList()>>(
       [endpoint] { return addresses_in(ask(endpoint, 0), endpoint); });

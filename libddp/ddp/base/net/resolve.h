@@ -5,6 +5,7 @@
 
 #include <future>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "ddp/base/endpoint.h"
@@ -23,6 +24,9 @@ inline constexpr Timeout kLateName = std::chrono::seconds(30);
 // The same for a peer: a name that is not known is asked for again during kLateName, since that of
 // a host which just starts appears late.
 [[nodiscard]] AddressList resolve_patiently(const Endpoint& endpoint, Deadline deadline);
+
+// Whether it is an address, which does not change as a name's does.
+[[nodiscard]] bool is_in_digits(const std::string& host);
 
 // A look-up that goes on in the background, because getaddrinfo has no timeout: one that is given
 // up and begun anew never ends if a name server is silent, since the C library then asks the next

@@ -7,13 +7,18 @@
 #include <cerrno>
 #include <exception>
 #include <mutex>
+#include <string>
+#include <thread>
+#include <utility>
 #include <vector>
 
 #include "ddp/base/error.h"
+#include "ddp/base/log.h"
 #include "ddp/base/net/resolve.h"
 #include "ddp/base/net/socket.h"
 #include "ddp/base/system/host_name.h"
 #include "ddp/base/threads/periodic_thread.h"
+#include "ddp/store/store_connection.h"
 #include "ddp/store/tcp_server.h"
 #include "ddp/store/tcp_store.h"
 
@@ -23,15 +28,16 @@ namespace {
 // Ranks of other hosts read the cause of a failure up to FirstError::kPeriod after rank 0.
 constexpr Timeout kFarewell{1000};
 
-// To resolve the own name; to resolve a peer's for a message.
-constexpr Timeout kOwnNameTimeout = std::chrono::seconds(10);
+// To resolve a peer's name for a message.
 constexpr Timeout kRemarkTimeout = std::chrono::seconds(1);
+
+constexpr Timeout kBetweenLookUps = std::chrono::seconds(1);
+constexpr Timeout kBetweenTries{250};
 
 // Where other hosts reach this one, if the name has such addresses of this host: rank 0's own
 // connection then also has an address that others can use.
-std::shared_ptr<TcpServer> serve_at(const Endpoint& endpoint) {
+std::shared_ptr<TcpServer> serve_at(const AddressList& addresses) {
   const TcpServerOptions options{.farewell = kFarewell};
-  const AddressList addresses = resolve(endpoint, 0, Deadline::after(kOwnNameTimeout));
   const std::vector<Endpoint> all = endpoints_of(addresses);
   const std::vector<Endpoint> for_others = endpoints_for_others(addresses);
   try {
@@ -39,6 +45,31 @@ std::shared_ptr<TcpServer> serve_at(const Endpoint& endpoint) {
   } catch (const SystemError& error) {
     if (!is_of_another_host(error) || for_others.size() == all.size()) throw;
     return std::make_shared<TcpServer>(all, options);
+  }
+}
+
+std::string about_rank0() {
+  return "rank 0 (" + host_name() + ", pid " + std::to_string(::getpid()) +
+         ") hosts the store, but ";
+}
+
+constexpr const char* kNotOwnAddress = "MASTER_ADDR is not an address of its host";
+
+// A name may appear late, and lead to the last address of a host that was just started.
+std::shared_ptr<TcpServer> serve_at_name(const Endpoint& endpoint, Timeout timeout) {
+  const Deadline late = Deadline::after(std::min(timeout, kLateName));
+  for (bool has_told = false;;) {
+    try {
+      return serve_at(resolve_patiently(endpoint, late));
+    } catch (const SystemError& error) {
+      const bool may_change = error.error_number() == EADDRNOTAVAIL && !is_in_digits(endpoint.host);
+      if (!may_change || late.passed()) throw;
+      if (!std::exchange(has_told, true)) {
+        logging::warning("[init] " + about_rank0() + kNotOwnAddress + ": " + error.what() +
+                         "; asking for '" + endpoint.host + "' again, since it may change");
+      }
+    }
+    std::this_thread::sleep_for(std::min(kBetweenLookUps, late.remaining()));
   }
 }
 
@@ -71,25 +102,23 @@ std::string describe_place(const TcpServer& server, const Endpoint& endpoint) {
 }
 
 // Groups of this process that live at the same time share one server.
-std::shared_ptr<TcpServer> host_store(const Endpoint& endpoint) try {
+std::shared_ptr<TcpServer> host_store(const Endpoint& endpoint, Timeout timeout) try {
   static std::mutex mutex;
   static std::weak_ptr<TcpServer> last;
   static Endpoint last_endpoint;
   const std::lock_guard lock(mutex);
   if (auto shared = last.lock(); shared && endpoint == last_endpoint) return shared;
-  auto server = serve_at(endpoint);
+  auto server = serve_at_name(endpoint, timeout);
   last = server;
   last_endpoint = endpoint;
   return server;
 } catch (const SystemError& error) {
-  const std::string rank0 =
-      "rank 0 (" + host_name() + ", pid " + std::to_string(::getpid()) + ") hosts the store, but ";
   if (error.error_number() == EADDRNOTAVAIL) {
-    std::throw_with_nested(EnvironmentError(rank0 + "MASTER_ADDR is not an address of its host"));
+    std::throw_with_nested(EnvironmentError(about_rank0() + kNotOwnAddress));
   }
   if (error.error_number() != EADDRINUSE) throw;
   std::throw_with_nested(EnvironmentError(
-      rank0 + "MASTER_PORT is taken: by another rank 0 of this job, or by another job"));
+      about_rank0() + "MASTER_PORT is taken: by another rank 0 of this job, or by another job"));
 }
 
 // Names the endpoint that could not be reached, if the whole time has passed; other errors are
@@ -101,18 +130,32 @@ std::shared_ptr<TcpServer> host_store(const Endpoint& endpoint) try {
                                       patience.waited()));
 }
 
-// Connects, while a thread logs every few seconds that there is no answer yet.
+// Connects, while a thread logs every few seconds that there is no answer yet. A proxy in between
+// may take connections before the store is there, and closes them.
 std::shared_ptr<TcpStore> connect_to(const WorkerEnv& env, Timeout timeout,
                                      StartPatience& patience) try {
+  std::mutex mutex;
+  std::string refusal;  // under mutex: of the last try
   const PeriodicThread voice("ddp-start", patience.period(), [&] {
     if (patience.is_due()) {
       patience.set_store(with_addresses(env.master));
+      const std::lock_guard lock(mutex);
       patience.report("[init] no answer from " + patience.place() + " after " + patience.waited() +
-                      "; rank 0 or its launcher hosts it");
+                      "; rank 0 or its launcher hosts it" + refusal);
     }
     return true;
   });
-  return std::make_shared<TcpStore>(env.master, timeout, env.rank);
+  const Deadline deadline = Deadline::after(timeout);
+  for (;;) {
+    try {
+      return std::make_shared<TcpStore>(env.master, deadline.remaining(), env.rank);
+    } catch (const NoStoreError& error) {
+      if (deadline.remaining() < kBetweenTries) throw;
+      const std::lock_guard lock(mutex);
+      refusal = std::string(": ") + error.what();
+    }
+    std::this_thread::sleep_for(kBetweenTries);
+  }
 } catch (const Error&) {
   rethrow_unreachable(env, patience);
 }
@@ -126,7 +169,7 @@ JobStore open_job_store(const InitOptions& options, const WorkerEnv& env, Timeou
     const auto client = connect_to(env, timeout, patience);
     return {client, client->local_address(), !env.agent_hosts_store};
   }
-  const auto server = host_store(env.master);
+  const auto server = host_store(env.master, timeout);
   patience.set_store(describe_place(*server, env.master));
   const auto client = std::make_shared<TcpStore>(
       server->endpoint(), TcpStoreOptions{.timeout = timeout, .rank = 0, .keeps = server});
