@@ -10,6 +10,7 @@
 #include <thread>
 #include <vector>
 
+#include "ddp/base/error.h"
 #include "support/files.h"
 #include "support/hang_checks.h"
 #include "support/job.h"
@@ -175,6 +176,18 @@ TEST_CASE("a stopped rank is reported as stopped, not as dead", "[process][hang]
     INFO(backend);
     Job job(3, "loop", backend);
     test::check_stop_is_told(job, 1);
+  }
+}
+
+TEST_CASE("a job that was suspended for longer than its timeout goes on", "[process][hang]") {
+  for (const std::string& backend : test::cpu_backends()) {
+    INFO(backend);
+    Job job(2, "loop", backend);
+    job.wait_until_ready();
+    for (const int rank : {0, 1}) job[rank].send_signal(SIGSTOP);
+    std::this_thread::sleep_for(4s);  // the timeout is three seconds
+    for (const int rank : {0, 1}) job[rank].send_signal(SIGCONT);
+    for (const int rank : {0, 1}) CHECK_THROWS_AS(job[rank].wait(1s), TimeoutError);
   }
 }
 

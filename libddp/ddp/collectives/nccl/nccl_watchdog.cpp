@@ -25,6 +25,8 @@ constexpr Timeout kLossGrace{5000};
 NcclWatchdog::NcclWatchdog(const Watched& watched)
     : watched_(watched),
       origin_("[nccl] " + watched.names.self()),
+      by_cuda_(2 * watched.patience_with_cuda),
+      by_clock_(2 * watched.patience_with_cuda),
       loss_watch_(watched.config,
                   {.backend = "nccl",
                    .find_lost = [&roll = watched.roll] { return roll.lost(); },
@@ -110,14 +112,12 @@ void NcclWatchdog::ask_cuda() {
   note_done();
 }
 
-void NcclWatchdog::look_at(std::uint64_t oldest, Oldest& known) {
-  if (oldest == 0 || oldest != known.operation) {
-    known = {oldest, Clock::now()};
-  } else if (Clock::now() - known.since > watched_.operations.timeout(oldest)) {
-    watched_.first_error.set(TimeoutError(timeout_sentence(
-        origin_, watched_.operations.timeout(oldest), watched_.recorder,
-        to_string(watched_.operations.signature(oldest)) + watched_.names.of_group())));
-  }
+void NcclWatchdog::look_at(std::uint64_t oldest, LifeSign& known) {
+  const Timeout age = known.silence(oldest);
+  if (oldest == 0 || age <= watched_.operations.timeout(oldest)) return;
+  watched_.first_error.set(TimeoutError(timeout_sentence(
+      origin_, watched_.operations.timeout(oldest), watched_.recorder,
+      to_string(watched_.operations.signature(oldest)) + watched_.names.of_group())));
 }
 
 void NcclWatchdog::note_done() {

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <string>
 
+#include "ddp/base/threads/life_sign.h"
 #include "ddp/base/threads/periodic_thread.h"
 #include "ddp/base/time.h"
 #include "ddp/collectives/failure/first_error.h"
@@ -53,12 +54,6 @@ class NcclWatchdog {
   explicit NcclWatchdog(const Watched& watched);
 
  private:
-  // The oldest unfinished operation, 0 for none, and since when it is.
-  struct Oldest {
-    std::uint64_t operation = 0;
-    Clock::time_point since = {};
-  };
-
   bool listen();
   bool guard();
   [[nodiscard]] Activity activity() const;
@@ -66,7 +61,8 @@ class NcclWatchdog {
   void look_without_cuda();
   bool ask();
   void ask_cuda();
-  void look_at(std::uint64_t oldest, Oldest& known);
+  // `oldest` is the oldest unfinished operation, 0 for none.
+  void look_at(std::uint64_t oldest, LifeSign& known);
   void note_done();
 
   Watched watched_;
@@ -74,8 +70,8 @@ class NcclWatchdog {
   std::atomic<Clock::time_point>
       asked_{};                 // when ask_cuda() began; the epoch while it does not run
   std::uint64_t done_ = 0;      // the last recorded as done; of the thread that asks
-  Oldest by_cuda_;              // likewise
-  Oldest by_clock_;             // of the thread that guards
+  LifeSign by_cuda_;            // likewise: the number of the oldest unfinished operation
+  LifeSign by_clock_;           // of the thread that guards: the same
   LossWatch loss_watch_;        // of the thread that listens
   bool has_read_roll_ = false;  // likewise
   // Last, since they use the others. The one that asks ends first, since the one that guards may

@@ -19,6 +19,7 @@
 #include <span>
 #include <string>
 
+#include "ddp/base/threads/awake_clock.h"
 #include "ddp/base/threads/spin.h"
 #include "ddp/base/time.h"
 #include "ddp/collectives/collective.h"
@@ -74,6 +75,9 @@ class Member {
     return call_peer_ == kAllRanks ? std::nullopt : std::optional(call_peer_);
   }
 
+  // Which decides when deadlines of waits pass.
+  [[nodiscard]] const AwakeClock& clock() const { return clock_; }
+
   // Blocks until `ready` returns true, at most until the deadline or, without one, for the timeout.
   // Throws if the group is broken, even if `ready` is true. `ready` may only read the segment.
   template <class Ready, class Awaits>
@@ -82,7 +86,7 @@ class Member {
     if (!comes_soon(ready)) {
       spins_.did_not_come();
       sleep_until(std::cref(ready), std::cref(is_awaited),
-                  deadline ? *deadline : Deadline::after(timeout_));
+                  deadline ? *deadline : clock_.after(timeout_));
     }
     if (is_broken()) throw_recorded_error();
   }
@@ -137,6 +141,7 @@ class Member {
   SpinBudget spins_;    // where a rank has a CPU of its own
   Spin yielding_spin_;  // where it shares one
   PeerWatch watch_;
+  AwakeClock clock_;
   Clock::time_point next_look_;  // time of the next check of the processes
   CollectiveSignature call_;     // for error messages
   int call_peer_ = kAllRanks;

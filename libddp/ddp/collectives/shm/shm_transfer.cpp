@@ -20,7 +20,7 @@ Transfer::Transfer(Member& self, const Collective& operation, std::uint64_t sequ
       size_bytes_(operation.input.size_bytes()),
       total_blocks_(std::max<std::size_t>(1, divide_up(size_bytes_, kChannelBlockBytes))),
       timeout_(operation.context.timeout),
-      deadline_(Deadline::after(operation.context.timeout)) {}
+      deadline_(self.clock().after(operation.context.timeout)) {}
 
 bool Transfer::can_advance() const {
   const std::uint32_t filled = channel_->written.load() - channel_->read.load();

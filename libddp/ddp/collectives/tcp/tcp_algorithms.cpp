@@ -107,7 +107,7 @@ void TcpAlgorithms::await_one_of(std::span<TcpTransfer* const> running) {
 void TcpAlgorithms::begin(const CollectiveSignature& signature, Timeout timeout) {
   current_ = signature;
   timeout_ = timeout;
-  deadline_ = Deadline::after(timeout);
+  deadline_ = wire_.clock().after(timeout);
 }
 
 // All ranks decide alike whether the inputs travel with the heads: they compare what decides it.

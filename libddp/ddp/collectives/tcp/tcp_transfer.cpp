@@ -14,7 +14,7 @@ TcpTransfer::TcpTransfer(TcpWire& wire, int rank, const GroupNames& names,
       rank_(rank),
       names_(names),
       operation_(operation),
-      deadline_(Deadline::after(operation.context.timeout)),
+      deadline_(wire.clock().after(operation.context.timeout)),
       signature_(signature_of(operation, sequence)),
       wire_signature_(signature_) {}
 

@@ -208,13 +208,15 @@ bool TcpWire::poll(Deadline deadline) {
     const pollfd awaited = link->awaited();
     if (awaited.events != 0) polled_.push_back(awaited);
   }
-  if (poll_until(polled_, Deadline::after(std::min(kStallAfter, deadline.remaining()))))
-    return true;
-  if (deadline.passed()) return false;
-  on_stall_(awaited_peers());
-  const bool moves = poll_until(polled_, deadline);
-  if (moves) on_stall_({});
-  return moves;
+  for (bool has_stalled = false;;) {
+    const Clock::time_point begin = Clock::now();
+    const Timeout turn = std::min(kStallAfter, clock_.remaining(deadline));
+    const bool moves = poll_until(polled_, Deadline::after(turn));
+    clock_.note_turn(begin);
+    if (moves && has_stalled) on_stall_({});
+    if (moves || clock_.remaining(deadline) == Timeout(0)) return moves;
+    if (!std::exchange(has_stalled, true)) on_stall_(awaited_peers());
+  }
 }
 
 std::vector<int> TcpWire::awaited_peers() const {

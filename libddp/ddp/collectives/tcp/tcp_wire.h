@@ -17,6 +17,7 @@
 #include "ddp/base/error.h"
 #include "ddp/base/net/socket.h"
 #include "ddp/base/net/wake_up.h"
+#include "ddp/base/threads/awake_clock.h"
 #include "ddp/base/time.h"
 
 namespace ddp {
@@ -79,6 +80,9 @@ class TcpWire {
   [[nodiscard]] Message send(int peer, Tag tag, const Buffer& data);
   [[nodiscard]] Message receive(int peer, Tag tag, const Buffer& data);
 
+  // Which decides when deadlines of waits pass.
+  [[nodiscard]] const AwakeClock& clock() const { return clock_; }
+
   // Blocks until one of the messages, of which there is at least one, has ended. Throws like
   // Message::wait(), and Unexpected only if that holds up one of them and none has ended.
   void wait_for_any(std::span<const Message* const> messages, Deadline deadline);
@@ -99,6 +103,7 @@ class TcpWire {
   [[nodiscard]] std::vector<int> awaited_peers() const;
 
   OnStall on_stall_;
+  AwakeClock clock_;
   std::vector<std::unique_ptr<Link>> links_;  // by rank; this rank's own is null
   WakeUp wake_up_;                            // readable once the wire is aborted
   std::atomic<bool> is_aborted_ = false;
