@@ -25,7 +25,7 @@
 namespace ddp::launcher {
 namespace {
 
-constexpr Timeout kBetweenLookUps{1000};
+constexpr Timeout kUntilNameChanges{1000};
 
 std::string random_run_id() {
   std::uint64_t bits = 0;
@@ -80,7 +80,7 @@ std::unique_ptr<TcpServer> host_as_node0(const NodeOptions& options,
     if (auto server = try_to_host(addresses)) return server;
     if (leads_elsewhere(name, addresses)) {
       if (late.passed()) return serve_store(addresses, options.count);
-      patience.wait([&] { return describe_elsewhere(name, addresses); }, kBetweenLookUps);
+      patience.wait([&] { return describe_elsewhere(name, addresses); }, kUntilNameChanges);
       addresses = find_node0(name, options.count, patience);
     } else {
       if (!serves_ending_job(addresses)) return serve_store(addresses, options.count);

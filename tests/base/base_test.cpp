@@ -259,6 +259,9 @@ TEST_CASE("an incomplete environment is an error that names what is missing", "[
     CHECK_THAT(error_with(with(kComplete, name, "")),
                Catch::Contains("incomplete: " + std::string(name) + " not set"));
   }
+  CHECK_THAT(error_with({{"MASTER_PORT", "tcp://10.0.0.1:29500"}}),
+             Catch::Contains("MASTER_ADDR not set, but MASTER_PORT=tcp://10.0.0.1:29500, as "
+                             "Kubernetes sets it for a service named master"));
   CHECK_THAT(error_with({{"LOCAL_RANK", "0"}}),
              Catch::EndsWith("none of them for a single process and unset LOCAL_RANK)"));
 }

@@ -2,6 +2,7 @@
 #include "ddp/collectives/peers/rank_identity.h"
 
 #include <fcntl.h>
+#include <linux/capability.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <sys/prctl.h>
@@ -12,6 +13,7 @@
 #include <cerrno>
 #include <cstddef>
 #include <limits>
+#include <string>
 
 #include "support/grouping_locale.h"
 #include "support/in_child.h"
@@ -116,5 +118,14 @@ TEST_CASE("if memfd_create is refused, a rank says what to allow", "[identity]")
     const bool says_all = obstacle.find("memfd_create is refused") != std::string::npos &&
                           obstacle.find("seccomp") != std::string::npos;
     return says_all ? test::Verdict::kGood : test::Verdict::kBad;
+  });
+}
+
+TEST_CASE("a program whose descriptors others may not open shares no memory", "[identity]") {
+  test::check_in_child([] {
+    ::prctl(PR_CAPBSET_DROP, CAP_SYS_PTRACE);  // only root can, and only root must
+    if (::prctl(PR_SET_DUMPABLE, 0) != 0) return test::Verdict::kImpossible;
+    const bool says_why = obstacle_to_sharing().find("setcap -r") != std::string::npos;
+    return says_why ? test::Verdict::kGood : test::Verdict::kBad;
   });
 }

@@ -23,17 +23,23 @@ bool says_anything(const EnvReader& env) {
 }
 
 void check_complete(const EnvReader& env) {
-  std::string missing;
+  std::string missing, present;
   for (const char* name : kRequired) {
-    if (!env.has(name)) missing += (missing.empty() ? "" : ", ") + std::string(name);
+    const auto value = env.text(name);
+    std::string& list = value ? present : missing;
+    list += (list.empty() ? "" : ", ") + std::string(name) + (value ? "=" + *value : "");
   }
   if (missing.empty()) return;
+  if (present.find("=tcp://") != std::string::npos) {
+    present += ", as Kubernetes sets it for a service named master: enableServiceLinks: false";
+  }
   std::string local;
   for (const char* name : {"LOCAL_RANK", "LOCAL_WORLD_SIZE"}) {
     if (env.has(name)) local += (local.empty() ? " and unset " : ", ") + std::string(name);
   }
-  throw EnvironmentError("the worker environment is incomplete: " + missing +
-                         " not set (set all of RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT, or "
+  throw EnvironmentError("the worker environment is incomplete: " + missing + " not set" +
+                         (present.empty() ? "" : ", but " + present) +
+                         " (set all of RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT, or "
                          "none of them for a single process" +
                          local + ")");
 }

@@ -5,6 +5,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdint>
 #include <system_error>
 #include <utility>
@@ -34,9 +35,12 @@ std::thread start_program_thread(const std::string& name, std::function<void()> 
   pthread_setname_np(thread.native_handle(), name.substr(0, 15).c_str());
   return thread;
 } catch (const std::system_error& error) {
-  throw SystemError("cannot start the thread " + name +
-                        " (see ulimit -u, the control group's pids.max, ulimit -v)",
-                    error.code().value());
+  const int number = error.code().value();
+  const char* hint = number == EPERM
+                         ? " (does the container's seccomp profile refuse clone3, as Docker's did "
+                           "before 20.10.10?)"
+                         : " (see ulimit -u, the control group's pids.max, ulimit -v)";
+  throw SystemError("cannot start the thread " + name + hint, number);
 }
 
 std::thread start_background_thread(const std::string& name, std::function<void()> body) {

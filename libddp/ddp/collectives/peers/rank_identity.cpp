@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: MIT
 #include "ddp/collectives/peers/rank_identity.h"
 
+#include <linux/capability.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
 #include <array>
@@ -29,6 +31,8 @@ std::string link_target(const std::string& path) {
   const ssize_t length = ::readlink(path.c_str(), target.data(), target.size());
   return {target.data(), length > 0 ? static_cast<std::size_t>(length) : 0};
 }
+
+bool may_trace_all() { return ::geteuid() == 0 && ::prctl(PR_CAPBSET_READ, CAP_SYS_PTRACE) == 1; }
 
 // Without /proc, of which nothing can be read if descriptors are exhausted.
 bool exists(pid_t pid) { return ::kill(pid, 0) == 0 || errno != ESRCH; }
@@ -59,6 +63,10 @@ std::string obstacle_to_sharing(const HostFacts& facts) {
 std::string obstacle_to_sharing() {
   const std::string obstacle = obstacle_to_sharing(host_facts());
   if (!obstacle.empty()) return obstacle;
+  if (::prctl(PR_GET_DUMPABLE) != 1 && !may_trace_all()) {
+    return "its program has capabilities, or may be executed but not read, so other processes may "
+           "not open its descriptors: setcap -r, chmod a+r";
+  }
   const FileDescriptor memory(::memfd_create("ddp-probe", MFD_CLOEXEC));
   if (memory.is_open()) return "";
   return "memfd_create is refused (" + error_text(errno) +

@@ -31,8 +31,8 @@ constexpr Timeout kFarewell{1000};
 // To resolve a peer's name for a message.
 constexpr Timeout kRemarkTimeout = std::chrono::seconds(1);
 
-constexpr Timeout kBetweenLookUps = std::chrono::seconds(1);
-constexpr Timeout kBetweenTries{250};
+constexpr Timeout kUntilNameChanges = std::chrono::seconds(1);
+constexpr Timeout kUntilStoreIsThere{250};
 
 // Where other hosts reach this one, if the name has such addresses of this host: rank 0's own
 // connection then also has an address that others can use.
@@ -69,7 +69,7 @@ std::shared_ptr<TcpServer> serve_at_name(const Endpoint& endpoint, Timeout timeo
                          "; asking for '" + endpoint.host + "' again, since it may change");
       }
     }
-    std::this_thread::sleep_for(std::min(kBetweenLookUps, late.remaining()));
+    std::this_thread::sleep_for(std::min(kUntilNameChanges, late.remaining()));
   }
 }
 
@@ -150,11 +150,11 @@ std::shared_ptr<TcpStore> connect_to(const WorkerEnv& env, Timeout timeout,
     try {
       return std::make_shared<TcpStore>(env.master, deadline.remaining(), env.rank);
     } catch (const NoStoreError& error) {
-      if (deadline.remaining() < kBetweenTries) throw;
+      if (deadline.remaining() < kUntilStoreIsThere) throw;
       const std::lock_guard lock(mutex);
       refusal = std::string(": ") + error.what();
     }
-    std::this_thread::sleep_for(kBetweenTries);
+    std::this_thread::sleep_for(kUntilStoreIsThere);
   }
 } catch (const Error&) {
   rethrow_unreachable(env, patience);
