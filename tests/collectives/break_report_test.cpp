@@ -79,7 +79,7 @@ TEST_CASE("the record of a timeout says whether it is another rank's", "[break_r
     GroupState group({.store = std::make_shared<HashStore>(),
                       .rank = self,
                       .world_size = 2,
-                      .error_file = ErrorFile(file)});
+                      .launcher = {.error_file = ErrorFile(file)}});
     group.recorder->hang().set_diagnosis("rank 1 is stopped");
     group.report->tell(*group.recorder, GroupFailure::from_note(note).error(self));
     const std::string record = test::bytes_of(file);

@@ -73,14 +73,14 @@ void run_watched(Backend backend, Timeout timeout, const HangWatchOptions& optio
                  const HangWatch::Report& report, const std::function<void(ProcessGroup&)>& fn) {
   const auto store = std::make_shared<HashStore>();
   test::run_ranks(3, [&](int rank) {
-    const auto group =
-        make_group(backend, {.store = store,
-                             .rank = rank,
-                             .world_size = 3,
-                             .timeout = timeout,
-                             .start_timeout = test::kStartTimeout,
-                             .hang_watch = std::make_shared<HangWatch>(
-                                 store, identify_self(rank, kCpuDevice), options, report)});
+    const auto watch =
+        std::make_shared<HangWatch>(store, identify_self(rank, kCpuDevice), options, report);
+    const auto group = make_group(backend, {.store = store,
+                                            .rank = rank,
+                                            .world_size = 3,
+                                            .timeout = timeout,
+                                            .start_timeout = test::kStartTimeout,
+                                            .job = {.hang_watch = watch}});
     fn(*group);
   });
 }

@@ -74,13 +74,11 @@ TEST_CASE("two ranks between which nothing passes are named, and the job goes on
   test::run_ranks(3, [&](int rank) {
     std::shared_ptr<Store> own_store = store;
     if (rank == caller) own_store = std::make_shared<Detour>(store, address_key, relay);
+    const auto watch = std::make_shared<HangWatch>(store, identify_self(rank, kCpuDevice),
+                                                   impatient, [](std::string_view) {});
     const auto group = make_hierarchical_process_group(
-        {.store = own_store,
-         .rank = rank,
-         .world_size = 3,
-         .hang_watch = std::make_shared<HangWatch>(store, identify_self(rank, kCpuDevice),
-                                                   impatient, [](std::string_view) {})},
-        hosts, "127.0.0.1");
+        {.store = own_store, .rank = rank, .world_size = 3, .job = {.hang_watch = watch}}, hosts,
+        "127.0.0.1");
     made.raise();
     expect(made.wait_for(3), "all ranks have made the group");
     if (rank == 0) {

@@ -20,6 +20,19 @@ class HangWatch;
 class OperationLabels;
 class SoloCalls;
 
+// What a process has once for all groups of a job.
+struct JobParts {
+  std::shared_ptr<HangWatch> hang_watch = nullptr;  // null: nobody watches the group
+  std::shared_ptr<SoloCalls> solo_calls = nullptr;  // null: the group makes its own, as is the next
+  std::shared_ptr<OperationLabels> labels = nullptr;
+};
+
+// Where the launcher of this process reads how it fares; both say nothing if it has none.
+struct LauncherLink {
+  ErrorFile error_file = {};  // what breaks the group
+  WorkerSlot worker_slot = {};
+};
+
 // What makes a group, apart from the backend. Ranks 0 .. world_size-1 construct it together.
 struct GroupConfig {
   std::shared_ptr<Store> store;  // has a prefix under which only this group writes
@@ -34,12 +47,8 @@ struct GroupConfig {
   std::string name = "default";
   std::string part = {};            // in the file of events: which part of the group of this name
   std::vector<int> job_ranks = {};  // by rank in the group; empty: the same
-  std::shared_ptr<HangWatch> hang_watch = nullptr;  // the job's watch; may be null
-  ErrorFile error_file = {};                        // where to record what breaks the group
-  WorkerSlot worker_slot = {};
-  // Shared with the groups that are made from this one. Null: the group makes its own.
-  std::shared_ptr<SoloCalls> solo_calls = nullptr;
-  std::shared_ptr<OperationLabels> labels = nullptr;  // likewise
+  JobParts job = {};                // shared with the groups that are made from this one
+  LauncherLink launcher = {};
   // If set, called every now and then while this rank waits for the others to construct the group.
   // Throws if it waits in vain; see ProcessGroup::check_on() for `has_come`.
   std::function<void(const std::function<bool()>& has_come)> check_while_starting = nullptr;

@@ -36,7 +36,7 @@ std::string describe_issuer(const CollectiveSignature& signature) {
 }  // namespace
 
 GroupNames::GroupNames(const GroupConfig& config)
-    : labels_(config.labels), self_(config.rank), of_group_(ddp::of_group(config.name)) {
+    : labels_(config.job.labels), self_(config.rank), of_group_(ddp::of_group(config.name)) {
   for (int rank = 0; rank < config.world_size; ++rank) job_ranks_.push_back(config.job_rank(rank));
 }
 

@@ -19,18 +19,18 @@ ScopedSolo::ScopedSolo(ProcessGroup& group, const char* where) : state_(group.st
   check_not_solo(state_, where);
   std::vector<int> waiting = state_.config.job_ranks;
   std::erase(waiting, state_.config.job_rank(group.rank()));
-  state_.config.solo_calls->begin(where, std::move(waiting));
+  state_.config.job.solo_calls->begin(where, std::move(waiting));
   state_.solo_in = where;
 }
 
 ScopedSolo::~ScopedSolo() {
   state_.solo_in = nullptr;
-  state_.config.solo_calls->end();
+  state_.config.job.solo_calls->end();
 }
 
 void check_not_solo(const GroupState& state, std::string_view call) {
   const char* where = state.solo_in;
-  if (where == nullptr) where = state.config.solo_calls->keeps_away(state.config.job_ranks);
+  if (where == nullptr) where = state.config.job.solo_calls->keeps_away(state.config.job_ranks);
   if (where == nullptr) return;
   throw std::logic_error("[" + std::string(where) + "] " + std::string(call) +
                          " was called inside the function for whose end the other ranks wait, so "

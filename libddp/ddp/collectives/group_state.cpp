@@ -35,8 +35,8 @@ GroupConfig with_defaults(GroupConfig config) {
     config.job_ranks.resize(static_cast<std::size_t>(config.world_size));
     std::iota(config.job_ranks.begin(), config.job_ranks.end(), 0);
   }
-  if (!config.solo_calls) config.solo_calls = std::make_shared<SoloCalls>();
-  if (!config.labels) config.labels = std::make_shared<OperationLabels>();
+  if (!config.job.solo_calls) config.job.solo_calls = std::make_shared<SoloCalls>();
+  if (!config.job.labels) config.job.labels = std::make_shared<OperationLabels>();
   return config;
 }
 
@@ -64,13 +64,14 @@ ErrorRecord record_of(const std::exception_ptr& error, const FlightRecorder& rec
 
 std::shared_ptr<FlightRecorder> make_recorder(const GroupConfig& config) {
   const std::size_t capacity = config.world_size > 1 ? FlightRecorder::kCapacity : 0;
-  return std::make_shared<FlightRecorder>(capacity, config.labels);
+  return std::make_shared<FlightRecorder>(capacity, config.job.labels);
 }
 
 std::shared_ptr<BreakReport> make_report(const GroupConfig& config) {
   return std::make_shared<BreakReport>(
       [group = title_of(config), rank = config.job_rank(config.rank), device = config.device,
-       file = config.error_file](const FlightRecorder& recorder, const std::exception_ptr& error) {
+       file = config.launcher.error_file](const FlightRecorder& recorder,
+                                          const std::exception_ptr& error) {
         // While an exception is thrown, that one is the rank's error.
         if (std::uncaught_exceptions() == 0) file.keep(record_of(error, recorder));
         const std::string title = to_string(identify_self(rank, device)) + group;
@@ -88,13 +89,13 @@ GroupState::GroupState(GroupConfig group_config)
       report(make_report(config)),
       meetings(std::make_shared<FlightRecorder>(config.world_size > 1 ? kMeetings : 0)),
       context{.timeout = std::min(config.timeout, kLongestTimeout)} {
-  if (!config.hang_watch) return;
-  config.hang_watch->add(config.name, config.job_ranks, recorder);
-  config.hang_watch->add(config.name, config.job_ranks, meetings, " meetings");
+  if (!config.job.hang_watch) return;
+  config.job.hang_watch->add(config.name, config.job_ranks, recorder);
+  config.job.hang_watch->add(config.name, config.job_ranks, meetings, " meetings");
 }
 
 [[gnu::hot]] void GroupState::begin_step(std::uint64_t step) {
-  config.worker_slot.set_step(step);
+  config.launcher.worker_slot.set_step(step);
   recorder->begin_step(step);
 }
 

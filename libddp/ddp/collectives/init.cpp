@@ -57,7 +57,7 @@ GroupConfig describe_rank(const InitOptions& options, const WorkerEnv& env) {
   static_cast<void>(CallCheckLimits::from_environment());
   config.device = choose_device(options, env);
   cu::make_current(config.device);
-  if (!options.ranks_are_threads) config.worker_slot = WorkerSlot::from_environment();
+  if (!options.ranks_are_threads) config.launcher.worker_slot = WorkerSlot::from_environment();
   return config;
 }
 
@@ -107,14 +107,14 @@ HangWatchOptions within(Timeout timeout, HangWatchOptions options) {
 std::shared_ptr<ProcessGroup> start(const InitOptions& options, const ErrorFile& error_file) {
   const WorkerEnv env = place_of_rank(options);
   GroupConfig config = describe_rank(options, env);
-  config.error_file = error_file;
+  config.launcher.error_file = error_file;
   if (env.world_size == 1) return stay_alone(options, std::move(config));
   if (!options.ranks_are_threads) logging::set_rank(env.rank);
-  config.worker_slot.set_start_phase(StartPhase::kWaiting);
+  config.launcher.worker_slot.set_start_phase(StartPhase::kWaiting);
   StartPatience patience(config.start_timeout, options.store ? "" : to_string(env.master));
   const Hello self = own_hello(options, env, config.device);
   Agreement agreement = agree(options, self, env, config.start_timeout, patience);
-  config.worker_slot.set_start_phase(StartPhase::kMet);
+  config.launcher.worker_slot.set_start_phase(StartPhase::kMet);
   warn_if_alone(self);
   const std::shared_ptr<Store> background = agreement.store->clone(kBackgroundStoreTimeout);
   config.store = std::make_shared<PrefixStore>("default", agreement.store);
@@ -124,8 +124,8 @@ std::shared_ptr<ProcessGroup> start(const InitOptions& options, const ErrorFile&
     check_neighbours(*background, rank, plan, has_come);
   };
   if (options.hang_watch.period > Timeout(0)) {
-    config.hang_watch = std::make_shared<HangWatch>(config.background_store, self.who,
-                                                    within(config.timeout, options.hang_watch));
+    config.job.hang_watch = std::make_shared<HangWatch>(config.background_store, self.who,
+                                                        within(config.timeout, options.hang_watch));
   }
   return start_group(std::move(config), [&](GroupConfig own) {
     return make_group(options, env, agreement.job, std::move(own), std::move(agreement.plan));

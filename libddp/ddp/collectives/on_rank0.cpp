@@ -114,9 +114,9 @@ std::string describe_trouble(const RankIdentity& leader, Timeout silence) {
 // What rank 0 has published for the hang watch. Nothing without one, or if the store does not
 // answer, which says nothing about rank 0.
 std::optional<std::uint64_t> published_collectives_of_leader(const GroupConfig& config) {
-  if (config.hang_watch == nullptr) return std::nullopt;
+  if (config.job.hang_watch == nullptr) return std::nullopt;
   try {
-    return config.hang_watch->collectives_of(config.job_rank(0), config.name);
+    return config.job.hang_watch->collectives_of(config.job_rank(0), config.name);
   } catch (const TimeoutError&) {
     return std::nullopt;
   }

@@ -89,7 +89,7 @@ Allocation ProcessGroup::allocate(std::size_t size_bytes) {
 // The other ranks will report a peer's error; on this rank it is our own.
 void ProcessGroup::abort(std::string_view reason) {
   check_process();
-  config().error_file.keep({.message = std::string(reason), .step = state_->step()});
+  config().launcher.error_file.keep({.message = std::string(reason), .step = state_->step()});
   do_abort(reason);
 }
 

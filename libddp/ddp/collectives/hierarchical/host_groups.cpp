@@ -25,10 +25,8 @@ GroupConfig inner_config(const GroupConfig& config, const std::string& name,
   GroupConfig inner = part_config(config, name, ranks);
   inner.name = config.name;
   inner.part = name;
-  inner.hang_watch = nullptr;
-  inner.error_file = {};
-  inner.worker_slot = {};
-  inner.solo_calls = nullptr;
+  inner.job = {.labels = config.job.labels};
+  inner.launcher = {};
   return inner;
 }
 
