@@ -12,7 +12,7 @@ void Extent::refuse(std::ptrdiff_t size) {
       fmt::format("[kernels] a shape or size of {}: it cannot be negative", size));
 }
 
-void refuse_element_count(std::initializer_list<std::size_t> sizes) {
+void refuse_element_count(std::span<const std::size_t> sizes) {
   throw std::invalid_argument(
       fmt::format("[kernels] a shape of {} has more elements than there can be bytes of memory",
                   fmt::join(sizes, " x ")));

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <initializer_list>
 #include <limits>
+#include <span>
 
 #include "ddp/base/buffer.h"
 
@@ -30,11 +31,11 @@ class Extent {
 };
 
 // Throws std::invalid_argument that names the sizes.
-[[noreturn]] void refuse_element_count(std::initializer_list<std::size_t> sizes);
+[[noreturn]] void refuse_element_count(std::span<const std::size_t> sizes);
 
 // The product of the sizes of a shape, which is its number of elements. Throws
 // std::invalid_argument if their bytes cannot be counted.
-[[nodiscard]] constexpr std::size_t element_count(std::initializer_list<std::size_t> sizes) {
+[[nodiscard]] constexpr std::size_t element_count(std::span<const std::size_t> sizes) {
   constexpr std::size_t kMost = std::numeric_limits<std::size_t>::max() / sizeof(double);
   for (const std::size_t size : sizes) {
     if (size == 0) return 0;
@@ -45,6 +46,10 @@ class Extent {
     count *= size;
   }
   return count;
+}
+
+[[nodiscard]] constexpr std::size_t element_count(std::initializer_list<std::size_t> sizes) {
+  return element_count(std::span(sizes.begin(), sizes.size()));
 }
 
 // A contiguous row-major matrix; for activations, a row is a sample.

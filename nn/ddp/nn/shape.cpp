@@ -2,7 +2,6 @@
 #include "ddp/nn/shape.h"
 
 #include <algorithm>
-#include <limits>
 #include <stdexcept>
 
 namespace ddp::nn {
@@ -37,19 +36,7 @@ Shape Shape::appended(std::size_t size) const {
   return shape;
 }
 
-std::size_t Shape::count() const {
-  constexpr std::size_t kMost = std::numeric_limits<std::size_t>::max() / sizeof(double);
-  if (std::ranges::count(sizes(), std::size_t{0}) > 0) return 0;
-  std::size_t count = 1;
-  for (const std::size_t size : sizes()) {
-    if (size > kMost / count) {
-      throw std::invalid_argument("[nn] a tensor of shape " + to_string(*this) +
-                                  " has more elements than there can be bytes of memory");
-    }
-    count *= size;
-  }
-  return count;
-}
+std::size_t Shape::count() const { return element_count(sizes()); }
 
 std::string to_string(const Shape& shape) {
   std::string text = "[";
