@@ -150,9 +150,9 @@ void DistributedModule::backward(Tape& tape, const Variable& loss, const StepOpt
   if (!has_backward && !had_forward && module_.is_training()) {
     engine_.begin_forward(context_.stream());  // as the other ranks have done
   }
-  clipped_.reset();
-  loss_scale_ = scaler_ == nullptr ? 1 : scaler_->scale();
-  const double factor = engine_.begin_step(step) * loss_scale_;
+  reduced_.reset();
+  const double loss_scale = scaler_ == nullptr ? 1 : scaler_->scale();
+  const double factor = engine_.begin_step(step) * loss_scale;
   for (const auto& [slot, in_favour] : std::exchange(votes_, {})) engine_.vote(slot, in_favour);
   for (std::size_t i = 0; i < metrics.size(); ++i) {
     engine_.record_metric(i, metrics[i].value.buffer(), metrics[i].weight);
@@ -165,10 +165,9 @@ void DistributedModule::backward(Tape& tape, const Variable& loss, const StepOpt
     tape.clear();
   }
   engine_.wait(context_.stream());
-  const bool may_differ = may_be_unused_ || step.samples == 0;
-  if (may_differ && engine_.is_synchronized()) take_use_from_engine();
-  is_reduced_ = engine_.is_synchronized();
-  scaler_is_due_ = is_reduced_ && scaler_ != nullptr;
+  if (!engine_.is_synchronized()) return;
+  if (may_be_unused_ || step.samples == 0) take_use_from_engine();
+  reduced_ = {.loss_scale = loss_scale, .scaler_is_due = scaler_ != nullptr};
 }
 
 bool DistributedModule::has_gradients() const {
@@ -183,36 +182,38 @@ void DistributedModule::take_use_from_engine() {
 }
 
 Tensor DistributedModule::clip_grad_norm(double max_norm) {
-  if (!is_reduced_ && engine_.is_synchronized()) {
+  if (!reduced_ && engine_.is_synchronized()) {
     throw std::logic_error(
         "[ddp] clip_grad_norm: there are no reduced gradients: call it after backward() and before "
         "the optimizer's step()");
   }
   const double* scale = gradient_scale();  // throws in a pass that does not reduce
-  clipped_ = nn::clip_grad_norm(context_, trained_, max_norm, scale);
-  return clipped_->norm;
+  reduced_->clipped = nn::clip_grad_norm(context_, trained_, max_norm, scale);
+  return reduced_->clipped->norm;
 }
 
 void DistributedModule::step(Optimizer& optimizer) {
-  if (!is_reduced_ && !has_gradients()) return;  // as before the first backward()
-  if (!is_reduced_ && engine_.is_synchronized()) {
+  if (!reduced_ && !has_gradients()) return;  // as before the first backward()
+  if (!reduced_ && engine_.is_synchronized()) {
     throw std::logic_error(
         "[ddp] the gradients are this rank's alone: DistributedModule's backward() reduces them, "
         "the tape's does not");
   }
-  const double* scale = clipped_ ? clipped_->grad_scale() : gradient_scale();  // likewise
+  const bool is_clipped = reduced_ && reduced_->clipped;
+  const double* scale =
+      is_clipped ? reduced_->clipped->grad_scale() : gradient_scale();  // likewise
   const bool is_taken = engine_.should_step();
   if (is_taken) {
     optimizer.step(scale);
   } else {
     for (Parameter* parameter : trained_) parameter->clear_grad();
   }
-  is_reduced_ = has_gradients();  // those left are for another optimizer
   const bool has_overflowed = !engine_.is_finite();
-  if (std::exchange(scaler_is_due_, false) && (is_taken || has_overflowed)) {
+  if (std::exchange(reduced_->scaler_is_due, false) && (is_taken || has_overflowed)) {
     if (has_overflowed) warn_of_smallest_scale();
     scaler_->update(has_overflowed);
   }
+  if (!has_gradients()) reduced_.reset();  // those left are for another optimizer
 }
 
 void DistributedModule::warn_of_smallest_scale() {
@@ -235,7 +236,7 @@ void DistributedModule::scale_losses(GradScaler& scaler) {
 const double* DistributedModule::gradient_scale() {
   const double* mean = engine_.gradient_scale();
   if (scaler_ == nullptr) return mean;
-  fill(unscale_.buffer(), 1 / loss_scale_, context_.stream());
+  fill(unscale_.buffer(), 1 / reduced_->loss_scale, context_.stream());
   if (mean != nullptr) scale_by_value_at(unscale_.buffer(), mean, context_.stream());
   return static_cast<const double*>(unscale_.buffer().data);
 }

@@ -130,6 +130,13 @@ class DistributedModule final : public Module, public GradientOwner {
   [[nodiscard]] DistributedDataParallel& engine() { return engine_; }
 
  private:
+  // What is known of gradients that backward() has reduced.
+  struct Reduced {
+    double loss_scale = 1;
+    bool scaler_is_due = false;  // the scaler does not know of them yet
+    std::optional<ClippedNorm> clipped = {};
+  };
+
   [[nodiscard]] std::size_t index_of(const Parameter& parameter) const;
   [[nodiscard]] std::string why_not_trained(const Parameter& parameter) const;
   [[noreturn]] void refuse_stranger(const Parameter& parameter) const;
@@ -145,15 +152,12 @@ class DistributedModule final : public Module, public GradientOwner {
   std::vector<Parameter*> trained_;  // by their index in the engine
   bool may_be_unused_;
   bool skips_non_finite_;
-  bool is_reduced_ = false;                          // whether the current gradients are reduced
   bool has_begun_forward_ = false;                   // since the last backward()
   std::vector<std::pair<std::size_t, bool>> votes_;  // for the next backward()
   GradScaler* scaler_ = nullptr;
-  double loss_scale_ = 1;               // of the current gradients
-  bool scaler_is_due_ = false;          // the scaler does not know of the current gradients yet
-  bool has_warned_ = false;             // of a scale that is the smallest
-  Tensor unscale_;                      // used with a scaler: gradient_scale() points to it
-  std::optional<ClippedNorm> clipped_;  // of the current gradients
+  bool has_warned_ = false;         // of a scale that is the smallest
+  Tensor unscale_;                  // used with a scaler: gradient_scale() points to it
+  std::optional<Reduced> reduced_;  // nothing while the gradients are this rank's alone, or gone
   DistributedDataParallel engine_;
 };
 
