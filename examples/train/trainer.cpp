@@ -79,22 +79,20 @@ void Trainer::run() {
   if (is_between_epochs && !resumed_->evaluation) {
     evaluate_epoch(static_cast<int>(first) - 1, *resumed_);
   }
-  End end = steps_left() > 0 ? End::kEpoch : End::kLimit;
-  if (!is_asked_to_stop_ && (end == End::kLimit || first >= options_.epochs)) {
+  const bool is_trained = steps_left() <= 0 || first >= options_.epochs;
+  if (is_trained && !is_asked_to_stop_) {
     if (!result_) evaluate();
     if (result_ && is_main()) journal_->untrained(*result_);
   }
-  if (is_asked_to_stop_) end = End::kSignal;
-  for (std::int64_t epoch = first; epoch < options_.epochs && end == End::kEpoch; ++epoch) {
-    end = train_epoch(static_cast<int>(epoch));
+  for (std::int64_t epoch = first; epoch < options_.epochs && goes_on(); ++epoch) {
+    train_epoch(static_cast<int>(epoch));
     // After a signal there may be little time left.
-    end == End::kSignal ? result_.reset() : evaluate_epoch(static_cast<int>(epoch), state());
-    if (is_asked_to_stop_) end = End::kSignal;
+    is_asked_to_stop_ ? result_.reset() : evaluate_epoch(static_cast<int>(epoch), state());
   }
   if (checkpoints_) checkpoints_->finish();
   if (trace_) trace_->finish();
   if (!is_main()) return;
-  if (end == End::kEpoch && options_.max_steps > 0 && steps_left() > 0) {
+  if (goes_on() && options_.max_steps > 0) {
     journal_->say(
         fmt::format("--epochs {} ended the training after {} step{}, before --max-steps {}",
                     options_.epochs, steps_done_, steps_done_ == 1 ? "" : "s", options_.max_steps));
@@ -187,12 +185,12 @@ void Trainer::begin_epoch(int epoch) {
   interval_.begin();
 }
 
-Trainer::End Trainer::train_epoch(int epoch) {
+void Trainer::train_epoch(int epoch) {
   begin_epoch(epoch);
   for (;;) {
     const auto waited_since = ddp::Clock::now();
     const auto batch = loader_.next(stream());
-    if (!batch) return End::kEpoch;
+    if (!batch) return;
     begin_accumulation(*batch);
     train_step(*batch, waited_since);
     interval_.add_samples(batch->global_count);
@@ -203,21 +201,16 @@ Trainer::End Trainer::train_epoch(int epoch) {
     const bool ends_epoch = batch->step + 1 == loader_.plan().steps();
     const bool logs = options_.log_every > 0 && interval_.steps() >= options_.log_every;
     const bool saves = checkpoints_ && checkpoints_->is_due(steps_done_);
-    const bool is_limit = steps_left() <= 0;
     // What follows waits for the device anyway, and must not save a model that has gone bad. First
     // the group: if it is broken, the loss may mean nothing.
-    if (is_asked_to_stop_ || is_limit || ends_epoch || logs || saves) {
+    if (!goes_on() || ends_epoch || logs || saves) {
       engine().wait_host();
       check_last_step();
     }
     if (is_asked_to_stop_) tell_stop();
-    const bool is_last = is_asked_to_stop_ || is_limit;
-    if (is_last || ends_epoch || logs) log_step(epoch, *batch);
+    if (!goes_on() || ends_epoch || logs) log_step(epoch, *batch);
     if (signals_.take_report_request()) report(stderr);
-    if (is_last) {
-      save_before_stop(state());
-      return is_asked_to_stop_ ? End::kSignal : End::kLimit;
-    }
+    if (!goes_on()) return save_before_stop(state());
     if (saves && !ends_epoch) checkpoints_->save(state());
   }
 }

@@ -41,20 +41,16 @@ class Trainer {
   void announce();
   [[nodiscard]] ddp::EpochPlan plan_epoch();
   void begin_epoch(int epoch);
-  // Why the steps of an epoch have ended.
-  enum class End {
-    kEpoch,   // the epoch is over
-    kLimit,   // --max-steps is reached
-    kSignal,  // a signal has asked some rank to stop
-  };
   // A step of an epoch, counted from 1, and the epoch's number of steps.
   struct Place {
     int epoch = 0;
     std::int64_t step = 0;
     std::int64_t steps = 0;
   };
-  // Trains the rest of the epoch.
-  [[nodiscard]] End train_epoch(int epoch);
+  // False once a signal has asked some rank to stop, or --max-steps is reached.
+  [[nodiscard]] bool goes_on() const { return !is_asked_to_stop_ && steps_left() > 0; }
+  // Trains the rest of the epoch, for as long as it goes on.
+  void train_epoch(int epoch);
   // Also saves, if the epoch is over in the state that was reached. If a signal has asked some rank
   // to stop, there is no result, and is_asked_to_stop_ says so.
   void evaluate_epoch(int epoch, TrainingState reached);
