@@ -55,7 +55,7 @@ std::string describe(const OutOfMemory& event) {
 // Cuts only between UTF-8 characters, and what LibTorch appends to a message: its stack.
 std::string one_line(std::string text) {
   text = text.substr(0, text.find("\nException raised from "));
-  const auto is_control = [](char c) { return c >= 0 && c < ' '; };
+  const auto is_control = [](char c) { return static_cast<unsigned char>(c) < ' '; };
   std::ranges::replace_if(text, is_control, ' ');
   while (text.ends_with(' ')) text.pop_back();
   if (text.size() <= kLongestMessage) return text;
