@@ -48,7 +48,9 @@ extern "C" int poll(pollfd* entries, nfds_t count, int timeout) {
     entries[0].revents = POLLIN | POLLOUT;
     return 1;
   }
-  return static_cast<int>(::syscall(SYS_poll, entries, count, timeout));
+  // Not every kernel has a call poll: that of 64-bit ARM has none.
+  const timespec limit{timeout / 1000, timeout % 1000 * 1000000L};
+  return ::ppoll(entries, count, timeout < 0 ? nullptr : &limit, nullptr);
 }
 
 // Replaces the C library's function: while `lacks_ipv6`, behaves like a kernel without IPv6.
