@@ -270,7 +270,8 @@ bring_train() {
     [ -z "$onednn" ] || programs+=("$onednn")
     cp -Lt "$libraries" "${programs[@]}"
     ldd "${programs[@]}" | grep -v ':$' | grep -o '/[^ ]*' | sort -u | xargs cp -Lt "$libraries"
-    train=("$seen/ld-linux-x86-64.so.2" --library-path "$seen" "$seen/train")
+    local loaders=("$libraries"/ld-linux-*)  # one, which has the processor in its name
+    train=("$seen/$(basename "${loaders[0]}")" --library-path "$seen" "$seen/train")
   fi
   mkdir -p "$data"
   cp /usr/share/datasets/fashion-mnist/*.gz "$data"
