@@ -45,12 +45,12 @@ __attribute__((noinline, no_sanitize("address", "thread", "undefined"))) int cal
   return *depth > 0 ? call_without_end(depth) + padding[0] : 0;
 }
 
-// Its frame is so far from main's frame that they are on different pages.
+// Its frame is so far from main's frame that they are on different pages, of up to 64 KiB.
 [[gnu::noinline]] char abort_with_damaged_stack(std::uintptr_t frame_of_main) {
-  volatile char padding[3 * 4096];
+  volatile char padding[3 << 16];
   padding[0] = 0;
-  void* page = reinterpret_cast<void*>(frame_of_main & ~std::uintptr_t{4095});
-  ::mprotect(page, 4096, PROT_NONE);
+  const auto page_size = static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE));
+  ::mprotect(reinterpret_cast<void*>(frame_of_main & ~(page_size - 1)), page_size, PROT_NONE);
   ::raise(SIGABRT);
   return padding[0];
 }
