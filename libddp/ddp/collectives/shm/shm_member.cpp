@@ -207,7 +207,7 @@ void Member::check_peer_call(int other, const Condition& ready) {
 }
 
 bool Member::is_broken() const {
-  return segment_.header().cause_state.load(std::memory_order_acquire) == CauseState::kComplete;
+  return segment_.header().cause_state.load() == CauseState::kComplete;
 }
 
 std::exception_ptr Member::recorded_error() const {
