@@ -14,6 +14,10 @@ function(ddp_target_defaults target)
   # CMake 3.25 does not know C++20 for nvcc, and silently ignores CUDA_STANDARD 20.
   target_compile_options(${target} PUBLIC
     $<BUILD_INTERFACE:$<$<COMPILE_LANGUAGE:CUDA>:-std=c++20>>)
+  # Where every processor has an instruction for a product and a sum, as each 64-bit ARM has, compilers
+  # use it by default, and it rounds only once. Without it parameters stay the same on all ranks of a
+  # job, whatever their processors, and a vector's lanes are rounded like the elements after them.
+  target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-ffp-contract=off>)
   # GCC 12 wrongly reports overlaps in "literal" + std::string (GCC bug 105651).
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
     target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-Wno-restrict>)

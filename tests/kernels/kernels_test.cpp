@@ -266,6 +266,16 @@ TEST_CASE("sgd_step follows PyTorch's formula over three steps", "[kernels]") {
   check_close(value, expected);
 }
 
+// An x86-64 processor need not have an instruction that rounds a product and a sum once; an ARM
+// has.
+TEST_CASE("parameters are rounded alike on all processors", "[kernels]") {
+  Doubles grad = uniform(37, 1), value(grad.size()), none;
+  std::ranges::transform(grad, value.begin(), [](double g) { return 0.1 * g; });
+  const ddp::SgdTensor tensor{buffer_of(value), buffer_of(grad), buffer_of(none)};
+  ddp::cpu::sgd_step({&tensor, 1}, {.learning_rate = 0.1}, nullptr);
+  CHECK(value == Doubles(grad.size()));  // the rounded product, less itself
+}
+
 TEST_CASE("kernels refuse operands of wrong sizes or dtypes", "[kernels]") {
   Doubles three(3), four(4);
   CHECK(error_of([&] { ddp::cpu::unary_forward(buffer_of(three), buffer_of(four), kRelu); }) ==
