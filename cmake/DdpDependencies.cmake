@@ -60,8 +60,17 @@ ddp_resolve(DDP_OPENBLAS ${found} DDP_HAVE_OPENBLAS
 # Only the header is used, and the file name by which the library is loaded: libdnnl.so.3, but in
 # Debian 13 libdnnl.so.3.6. The header is that of the library: LibTorch has headers of a version of
 # its own, without the library.
+# It is fast on x86. As distributions build it for ARM, products and most convolutions run its
+# reference code, which has several times as many instructions as OpenBLAS and our loops; so there it
+# must be asked for.
 set(found FALSE)
 ddp_wants(DDP_ONEDNN wanted)
+set(DDP_SUITS_ONEDNN FALSE)
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|amd64|AMD64)$")
+  set(DDP_SUITS_ONEDNN TRUE)
+elseif(wanted STREQUAL "AUTO")
+  set(wanted FALSE)
+endif()
 if(wanted)
   find_library(DDP_ONEDNN_LIBRARY dnnl
     HINTS ${ONEDNN_ROOT} ENV ONEDNN_ROOT PATH_SUFFIXES lib)
