@@ -15,7 +15,7 @@ constexpr Timeout kStallAfter{500};
 
 }  // namespace
 
-// What precedes the bytes of a message. All ranks run the same build on the same kind of processor.
+// What precedes the bytes of a message. All ranks run the same build, on little-endian processors.
 struct TcpWire::Header {
   Tag tag = 0;
   std::uint64_t size_bytes = 0;
