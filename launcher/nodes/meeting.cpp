@@ -63,7 +63,8 @@ std::shared_ptr<Store> connect(NodePlan& plan, Patience& patience, const TakeSto
     } catch (const Error& error) {
       if (!plan.rank && take_store(plan)) continue;
       state = why_not_met(error);
-      wait_for_node0(error, patience);
+      if (!plan.rank) state += why_not_node0(plan.store, plan.addresses);
+      patience.wait([&] { return state; });
       name.refresh(plan.addresses);
     }
   }

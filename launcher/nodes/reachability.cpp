@@ -35,6 +35,12 @@ bool is_own(const Endpoint& address) {
   }
 }
 
+std::vector<Endpoint> of_others(std::span<const Endpoint> addresses) {
+  std::vector<Endpoint> others;
+  std::ranges::remove_copy_if(addresses, std::back_inserter(others), is_own);
+  return others;
+}
+
 AddressList look_up_once(const Endpoint& store, const Deadline& late, Patience& patience) {
   LookUp look_up(store);
   while (!look_up.is_done_by(Deadline::after(Patience::kBetweenLooks))) {
@@ -79,11 +85,19 @@ std::vector<Endpoint> find_node0(const Endpoint& store, int node_count, Patience
 bool has_all(std::span<const Endpoint> addresses) { return std::ranges::all_of(addresses, is_own); }
 
 bool has_all_that_live(std::span<const Endpoint> addresses) {
-  std::vector<Endpoint> others;
-  std::ranges::remove_copy_if(addresses, std::back_inserter(others), is_own);
+  const std::vector<Endpoint> others = of_others(addresses);
   return others.size() < addresses.size() && std::ranges::none_of(others, [](const Endpoint& each) {
            return host_answers(each, Deadline::after(kSilence));
          });
+}
+
+std::string why_not_node0(const Endpoint& name, std::span<const Endpoint> addresses) {
+  const std::vector<Endpoint> others = of_others(addresses);
+  if (others.empty() || others.size() == addresses.size()) return "";
+  return fmt::format(
+      "; {} also has {}, so this host is not node 0: give all nodes the name of one "
+      "of them (--rdzv_endpoint)",
+      name.host, others.front().host);
 }
 
 bool leads_elsewhere(const Endpoint& name, std::span<const Endpoint> addresses) {

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <optional>
 #include <span>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -26,6 +27,10 @@ namespace ddp::launcher {
 // Some addresses of a name may be nobody's. For a host that has one of them, when nobody has
 // answered at any: true if there is no host at the others that it lacks, not even one that refuses.
 [[nodiscard]] bool has_all_that_live(std::span<const Endpoint> addresses);
+
+// "; NAME also has 10.9.0.11, so this host is not node 0: ...", for a host that has some of the
+// addresses, but not all; else empty.
+[[nodiscard]] std::string why_not_node0(const Endpoint& name, std::span<const Endpoint> addresses);
 
 // Whether a name leads to other hosts only: if this one is node 0, to its last address perhaps.
 [[nodiscard]] bool leads_elsewhere(const Endpoint& name, std::span<const Endpoint> addresses);
