@@ -66,7 +66,7 @@ void StepTrace::add(std::int64_t step, const ddp::Interval& data, ddp::StepTimes
   engine.end = advance_to(engine.end);
   part.optimizer = {advance_to(StepMoment::kOptimizerBegin), advance_to(StepMoment::kEnd)};
   part.engine = std::move(engine);
-  history_.add(std::move(part));
+  history_.add(part);
 }
 
 // The parts of a step come one after the other. Their times may overlap: the host begins a backward

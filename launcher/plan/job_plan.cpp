@@ -15,6 +15,7 @@
 #include "ddp/base/rank_list.h"
 #include "ddp/base/system/cpu_count.h"
 #include "ddp/base/system/descriptor_limit.h"
+#include "ddp/base/worker_env.h"
 #include "launcher/launch_error.h"
 #include "launcher/options/command.h"
 #include "launcher/options/fellow_launchers.h"
@@ -104,6 +105,12 @@ WorkerPlan plan_workers(const Options& options, int cpus) {
 }
 
 JobLayout assumed_layout(const NodeOptions& options, int workers) {
+  if (workers > kMaxWorldSize / options.count) {
+    throw LaunchError(
+        fmt::format("{} on each of {} (--nnodes) are more ranks than a job can have, {}",
+                    counted(static_cast<std::size_t>(workers), "worker"),
+                    counted(static_cast<std::size_t>(options.count), "node"), kMaxWorldSize));
+  }
   const int node_rank = options.rank.value_or(0);
   return {.node_rank = node_rank,
           .node_count = options.count,

@@ -228,9 +228,9 @@ TEST_CASE("a wrong variable is named with its value", "[base]") {
 }
 
 TEST_CASE("a world that no store can hold is refused, not counted for minutes", "[base]") {
-  CHECK(parse(with(kComplete, "WORLD_SIZE", "131072")).world_size == 131072);
+  CHECK(parse(with(kComplete, "WORLD_SIZE", "65536")).world_size == 65536);
   CHECK(error_with(with(kComplete, "WORLD_SIZE", "2147483647")) ==
-        "WORLD_SIZE=2147483647 is more than the 131072 ranks that a job can have");
+        "WORLD_SIZE=2147483647 is more than the 65536 ranks that a job can have");
 }
 
 TEST_CASE("a node's number contradicts no number of nodes", "[base]") {

@@ -106,6 +106,12 @@ TEST_CASE("a dry run says what would be started, and starts nothing", "[launcher
   CHECK(launch({"--dry-run", "no-such-program"}).exit_code == 127);
 }
 
+TEST_CASE("more ranks than a job can have are refused", "[launcher][cli]") {
+  check_refusal(command({"--nnodes=65536", "--node_rank=0", "--dry-run", "-n", "2", "true"}), 2,
+                "2 workers on each of 65536 nodes (--nnodes) are more ranks than a job can have, "
+                "65536");
+}
+
 TEST_CASE("a pipe with a Python file's name is refused, not read", "[launcher][cli]") {
   const TemporaryDirectory folder;
   const std::string pipe = (folder / "train.py").string();

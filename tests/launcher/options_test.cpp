@@ -274,12 +274,12 @@ TEST_CASE("a bad value is refused, naming flag and value", "[options]") {
   CHECK_THAT(parse_error({"-n", "-1", "x"}), Contains("--nproc_per_node=-1"));
   CHECK_THAT(parse_error({"-n", "2x", "x"}), Contains("--nproc_per_node=2x"));
   CHECK_THAT(parse_error({"-n=", "x"}), Contains("--nproc_per_node="));
-  for (const char* many : {"131073", "9999999999"}) {
+  for (const char* many : {"65537", "9999999999"}) {
     CHECK(parse_error({"-n", many, "x"}) ==
           "--nproc_per_node=" + std::string(many) +
-              ": expected a number from 1 to 131072, auto, gpu or cpu");
+              ": expected a number from 1 to 65536, auto, gpu or cpu");
     CHECK(parse_error({"--nnodes", many, "x"}) ==
-          "--nnodes=" + std::string(many) + ": expected a number from 1 to 131072");
+          "--nnodes=" + std::string(many) + ": expected a number from 1 to 65536");
   }
   CHECK_THAT(parse_error({"--max_restarts=9999999999", "x"}),
              Contains("expected a number from 0 to 2147483647"));

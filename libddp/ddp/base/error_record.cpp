@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "ddp/base/error_record.h"
 
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -23,7 +24,7 @@ using Json = nlohmann::ordered_json;
 // is complete, unless another record has that name by then. False if it cannot be written.
 bool publish(const std::string& path, std::string_view text) {
   std::string temporary = path + ".XXXXXX";
-  const FileDescriptor file(::mkstemp(temporary.data()));
+  const FileDescriptor file(::mkostemp(temporary.data(), O_CLOEXEC));
   if (!file.is_open()) return false;
   bool is_there = write_all(file.get(), text) == 0;
   if (is_there && ::link(temporary.c_str(), path.c_str()) != 0 && errno != EEXIST) {

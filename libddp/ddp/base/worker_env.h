@@ -16,8 +16,8 @@
 
 namespace ddp {
 
-// All ranks register under a key each, and no store waits for more keys at once (wire.h).
-inline constexpr int kMaxWorldSize = 131072;
+// A collective's root has 16 bits in the signatures that ranks compare (collective.h).
+inline constexpr int kMaxWorldSize = 65536;
 
 struct WorkerEnv {
   int rank = 0;

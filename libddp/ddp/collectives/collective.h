@@ -74,7 +74,7 @@ struct CollectiveSignature {
   DType dtype = DType::kFloat32;
   ReduceOp op = ReduceOp::kSum;
   std::uint8_t issuer = 0;  // see ScopedIssuer
-  std::uint16_t root = 0;   // a group has at most 2^16 ranks
+  std::uint16_t root = 0;   // a job has at most 2^16 ranks
   std::uint16_t label = 0;  // OperationLabels::hash_of() it; 0: none
 
   friend bool operator==(const CollectiveSignature& a, const CollectiveSignature& b) {

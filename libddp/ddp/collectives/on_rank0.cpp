@@ -191,7 +191,7 @@ std::optional<std::string> read_heartbeat(Store& store, Timeout timeout) {
 // it may host the store. Otherwise this waits as long as a request to the store may take.
 std::string await_result(ProcessGroup& group, Store& store, const RankIdentity& leader,
                          const OnRank0Options& options) {
-  const Timeout longest_look = 2 * options.period + kLateAnswerGrace;
+  const Timeout longest_look = 2 * std::min(options.period, kLongestTimeout) + kLateAnswerGrace;
   LifeSign life(longest_look);
   LifeSign life_of_store(longest_look);
   std::uint64_t answers = 0;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "ddp/base/threads/periodic_thread.h"
 
+#include <algorithm>
 #include <exception>
 #include <string_view>
 #include <utility>
@@ -52,12 +53,13 @@ PeriodicThread::~PeriodicThread() {
 
 void PeriodicThread::run(const std::string& name, Timeout period,
                          const std::function<bool()>& tick) {
+  const Timeout pause = std::min(period, kLongestTimeout);
   std::unique_lock lock(mutex_);
   do {
     lock.unlock();
     if (!survives(name, tick)) return;
     lock.lock();
-  } while (!stopped_.wait_for(lock, period, [this] { return stopping_; }));
+  } while (!stopped_.wait_for(lock, pause, [this] { return stopping_; }));
 }
 
 }  // namespace ddp
