@@ -15,8 +15,9 @@ function(ddp_target_defaults target)
   target_compile_options(${target} PUBLIC
     $<BUILD_INTERFACE:$<$<COMPILE_LANGUAGE:CUDA>:-std=c++20>>)
   # Where every processor has an instruction for a product and a sum, as each 64-bit ARM has, compilers
-  # use it by default, and it rounds only once. Without it parameters stay the same on all ranks of a
-  # job, whatever their processors, and a vector's lanes are rounded like the elements after them.
+  # use it by default, and it rounds only once. Without it a step changes parameters alike on all ranks
+  # of a job, whatever their processors (but for what the C library computes, such as the cosine of a
+  # learning rate), and a vector's lanes are rounded like the elements after them.
   target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-ffp-contract=off>)
   # GCC 12 wrongly reports overlaps in "literal" + std::string (GCC bug 105651).
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)

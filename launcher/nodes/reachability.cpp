@@ -95,8 +95,8 @@ std::string why_not_node0(const Endpoint& name, std::span<const Endpoint> addres
   const std::vector<Endpoint> others = of_others(addresses);
   if (others.empty() || others.size() == addresses.size()) return "";
   return fmt::format(
-      "; {} also has {}, so this host is not node 0: give all nodes the name of one "
-      "of them (--rdzv_endpoint)",
+      "; {} also has {}: if this host is to be node 0, give all nodes a name that it alone has "
+      "(--rdzv_endpoint)",
       name.host, others.front().host);
 }
 

@@ -28,7 +28,7 @@ namespace ddp::launcher {
 // answered at any: true if there is no host at the others that it lacks, not even one that refuses.
 [[nodiscard]] bool has_all_that_live(std::span<const Endpoint> addresses);
 
-// "; NAME also has 10.9.0.11, so this host is not node 0: ...", for a host that has some of the
+// "; NAME also has 10.9.0.11: if this host is to be node 0, ...", for a host that has some of the
 // addresses, but not all; else empty.
 [[nodiscard]] std::string why_not_node0(const Endpoint& name, std::span<const Endpoint> addresses);
 

@@ -3,6 +3,7 @@
 // Two ranks that both live and reach the store, while the network between them does not deliver.
 #include <algorithm>
 #include <catch2/catch.hpp>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -18,6 +19,7 @@
 #include "support/becomes_true.h"
 #include "support/forwarding_store.h"
 #include "support/gate.h"
+#include "support/groups.h"
 #include "support/relay.h"
 #include "support/run_ranks.h"
 
@@ -59,14 +61,20 @@ struct Case {
   int caller;
   int called;
   std::string address_key;  // of the called rank
+  std::size_t count;        // of elements
 };
+
+Buffer buffer_of(std::vector<float>& values) {
+  return {values.data(), values.size(), DType::kFloat32, kCpuDevice};
+}
 
 }  // namespace
 
 TEST_CASE("two ranks between which nothing passes are named, and the job goes on when it does",
           "[hang]") {
-  const auto [hosts, caller, called, address_key] =
-      GENERATE(Case{{0, 1, 2}, 2, 1, "tcp/1"}, Case{{0, 1, 0}, 1, 0, "leaders/tcp/0"});
+  const auto [hosts, caller, called, address_key, count] =
+      GENERATE(Case{{0, 1, 2}, 2, 1, "tcp/1", 1}, Case{{0, 1, 2}, 2, 1, "tcp/1", 1'000'000},
+               Case{{0, 1, 0}, 1, 0, "leaders/tcp/0", 1});
   const auto store = std::make_shared<HashStore>();
   test::Relay relay({"127.0.0.1", 0});
   test::Gate made, held;
@@ -87,10 +95,11 @@ TEST_CASE("two ranks between which nothing passes are named, and the job goes on
     }
     expect(held.wait_for(1), "the relay holds");
     // A rank that is not concerned may do the first.
-    float values[] = {1, 1};
+    std::vector<float> values[2];
     Work sums[2];
     for (int i = 0; i < 2; ++i) {
-      sums[i] = group->all_reduce({&values[i], 1, DType::kFloat32, kCpuDevice}, ReduceOp::kSum);
+      values[i].assign(count, 1);
+      sums[i] = group->all_reduce(buffer_of(values[i]), ReduceOp::kSum);
     }
     const auto first = "rank " + std::to_string(std::min(caller, called)) + " (";
     const auto second = " and rank " + std::to_string(std::max(caller, called)) + " (";
@@ -106,7 +115,31 @@ TEST_CASE("two ranks between which nothing passes are named, and the job goes on
     if (rank == 0) relay.pass_again();
     for (int i = 0; i < 2; ++i) {
       sums[i].wait();
-      expect(values[i] == 3, "the sum is right");
+      expect(values[i] == std::vector<float>(count, 3), "the sum is right");
     }
   });
+}
+
+TEST_CASE("whom a collective waits for is told, but not whom a recv waits for", "[hang]") {
+  test::run_groups(
+      Backend::kTcp, 2,
+      [](ProcessGroup& group) {
+        std::vector<float> value(1);
+        const int peer = 1 - group.rank();
+        // Each waits for the other, and neither sends.
+        expect(!test::error_of([&] { group.recv(buffer_of(value), peer).wait(); }).empty(),
+               "the recv times out");
+        expect(group.recorder().hang().awaited().empty(), "a recv's peer is not told");
+      },
+      2s);
+  test::run_groups(
+      Backend::kTcp, 2,
+      [](ProcessGroup& group) {
+        if (group.rank() == 1) return void(group.store().wait_for("done", 60s));
+        const std::string error = test::error_of([&] { group.barrier().wait(); });
+        group.store().set("done", "");
+        expect(!error.empty() && group.recorder().hang().awaited() == std::vector{1},
+               "the barrier waits for rank 1, not: " + error);
+      },
+      2s);
 }

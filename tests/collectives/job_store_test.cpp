@@ -11,6 +11,7 @@
 #include "ddp/base/net/socket.h"
 #include "ddp/store/tcp_server.h"
 #include "ddp/store/tcp_store.h"
+#include "support/routable_address.h"
 #include "support/run_ranks.h"
 #include "support/stderr_capture.h"
 #include "support/two_addresses.h"
@@ -66,7 +67,12 @@ TEST_CASE("rank 0 waits for its name to lead to it", "[start]") {
 
 TEST_CASE("a rank tries again where a proxy closes connections before the store is there",
           "[start]") {
-  Socket proxy = Socket::listen({"127.0.0.1", 0});
+  const std::string address = test::routable_address();
+  if (address.empty()) {
+    WARN("SKIPPED: no address but loopback");
+    return;
+  }
+  Socket proxy = Socket::listen({address, 0});
   const WorkerEnv env{.rank = 1, .world_size = 2, .master = proxy.local_endpoint()};
   auto store = std::async(std::launch::async, [&] {
     StartPatience patience(20s);
@@ -77,4 +83,21 @@ TEST_CASE("a rank tries again where a proxy closes connections before the store 
   proxy = Socket();
   const TcpServer server(env.master);
   CHECK_NOTHROW(store.get());
+}
+
+TEST_CASE("a store of this host that refuses a rank does so at once, and a wrong name is named",
+          "[start]") {
+  Socket stranger = Socket::listen({"127.0.0.1", 0});
+  const WorkerEnv env{.rank = 1, .world_size = 2, .master = stranger.local_endpoint()};
+  auto error = std::async(std::launch::async, [&] {
+    StartPatience patience(60s);
+    return test::error_of([&] { (void)open_job_store({}, env, 60s, patience); });
+  });
+  REQUIRE(stranger.wait_readable(Deadline::after(10s)));
+  stranger.accept().reset();
+  CHECK_THAT(error.get(), Contains("another program may listen there"));
+  StartPatience patience(2s);
+  const WorkerEnv rank0{.rank = 0, .world_size = 2, .master = {"192.0.2.77>192.0.2.77", 1}};
+  CHECK_THAT(test::error_of([&] { (void)open_job_store({}, rank0, 2s, patience); }),
+             Contains("MASTER_ADDR is not an address of its host"));
 }

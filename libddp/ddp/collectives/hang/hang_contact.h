@@ -23,8 +23,8 @@ class HangContact {
   void set_diagnosis(std::string text);
   [[nodiscard]] std::string diagnosis() const;
 
-  // Whose data a backend waits for that moves them over a network, or who does not take this
-  // rank's: ranks of the job; none while data move, or if it cannot tell.
+  // With whose data a collective goes on, or who is to take this rank's, while a backend moves none
+  // over the network: ranks of the job. Two that await each other are cut off from each other.
   void set_awaited(std::vector<int> ranks);
   [[nodiscard]] std::vector<int> awaited() const;
 

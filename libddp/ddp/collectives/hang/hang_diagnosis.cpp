@@ -44,6 +44,7 @@ bool is_stopped(const Witness& member) { return member.state == ProcessState::kS
 bool has_ended(const Witness& member) { return member.state == ProcessState::kEnded; }
 bool is_silent(const Witness& member) { return member.silence > Timeout(0); }
 bool is_gone(const Witness& member) { return has_ended(member) || is_silent(member); }
+bool is_stopped_or_gone(const Witness& member) { return is_stopped(member) || is_gone(member); }
 // Its process runs on this host: it has lost the store, and what it submits is no longer known.
 bool is_cut_off(const Witness& member) {
   return is_silent(member) && member.state == ProcessState::kAlive;
@@ -197,8 +198,7 @@ struct Impasse {
 
 bool awaits(const Hang& hang, const Witness& member, const Witness& peer) {
   const GroupProgress* progress = member.progress ? member.progress->find(hang.group) : nullptr;
-  return progress != nullptr && !is_gone(member) &&
-         std::ranges::count(progress->awaited, peer.rank) > 0;
+  return progress != nullptr && std::ranges::count(progress->awaited, peer.rank) > 0;
 }
 
 std::vector<Impasse> find_impasses(const Hang& hang, std::span<const Witness> members) {
@@ -212,7 +212,7 @@ std::vector<Impasse> find_impasses(const Hang& hang, std::span<const Witness> me
   return found;
 }
 
-// ", as do ranks 0 and 3, 1 and 2": a rank or host that is in all of them is the one to look at.
+// ", as do ranks 0 and 3, 1 and 2".
 std::string other_pairs(std::span<const Impasse> others) {
   if (others.empty()) return "";
   constexpr std::size_t kShown = 8;
@@ -240,7 +240,8 @@ std::string describe(std::span<const Impasse> impasses, const Hang& hang) {
 std::string diagnose(const Hang& hang, std::span<const Witness> members) {
   if (!hang.transfers.empty()) return diagnose_transfers(hang, members);
   const std::vector<Impasse> impasses = find_impasses(hang, members);
-  if (!impasses.empty() && those(members, is_stopped).empty()) {
+  const bool is_any_gone = std::ranges::any_of(members, is_stopped_or_gone);
+  if (!impasses.empty() && !is_any_gone) {
     return describe(impasses, hang) + does_it_drop("them") + "; " +
            how_many_wait(hang, members.size());
   }

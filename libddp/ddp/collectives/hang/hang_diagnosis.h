@@ -42,13 +42,13 @@ struct Witness {
   Timeout told_before{};  // the least age of `progress`, if the rank tells nothing more; else 0
 };
 
-// `members` are the group's ranks in order. Blames a process that is stopped; if there is none, two
-// ranks that wait for each other's data, between which the network does not deliver; else the rank
-// that has submitted least, if that is too little (of several such ranks, one that does not
-// wait itself); if there is none, a process that has ended or whose heartbeat has stopped. What a
-// process has submitted does not count if its heartbeat has stopped although it is seen to run.
-// Otherwise it blames no rank. Of several peers of sends and receives, it blames one whose state
-// says why it is missing; if there is none, it cannot tell which of them.
+// `members` are the group's ranks in order. Blames a process that is stopped; if none is, nor has
+// ended or fallen silent, two ranks that wait for each other's data, between which the network does
+// not deliver; else the rank that has submitted least, if that is too little (of several such
+// ranks, one that does not wait itself); if there is none, a process that has ended or whose
+// heartbeat has stopped. What a process has submitted does not count if its heartbeat has stopped
+// although it is seen to run. Otherwise it blames no rank. Of several peers of sends and receives,
+// it blames one whose state says why it is missing; if there is none, it cannot tell which of them.
 [[nodiscard]] std::string diagnose(const Hang& hang, std::span<const Witness> members);
 
 // The sentence when the store does not answer, so that nothing is known about the other ranks.

@@ -64,8 +64,8 @@ std::string obstacle_to_sharing() {
   const std::string obstacle = obstacle_to_sharing(host_facts());
   if (!obstacle.empty()) return obstacle;
   if (::prctl(PR_GET_DUMPABLE) != 1 && !may_trace_all()) {
-    return "its program has capabilities, or may be executed but not read, so other processes may "
-           "not open its descriptors: setcap -r, chmod a+r";
+    return "other processes may not open its descriptors, since its program has capabilities "
+           "(setcap -r), may not be read (chmod a+r), or has set PR_SET_DUMPABLE";
   }
   const FileDescriptor memory(::memfd_create("ddp-probe", MFD_CLOEXEC));
   if (memory.is_open()) return "";

@@ -63,13 +63,13 @@ std::shared_ptr<TcpServer> serve_at_name(const Endpoint& endpoint, Timeout timeo
       return serve_at(resolve_patiently(endpoint, late));
     } catch (const SystemError& error) {
       const bool may_change = error.error_number() == EADDRNOTAVAIL && !is_in_digits(endpoint.host);
-      if (!may_change || late.passed()) throw;
+      if (!may_change || late.remaining() < kUntilNameChanges) throw;
       if (!std::exchange(has_told, true)) {
         logging::warning("[init] " + about_rank0() + kNotOwnAddress + ": " + error.what() +
                          "; asking for '" + endpoint.host + "' again, since it may change");
       }
     }
-    std::this_thread::sleep_for(std::min(kUntilNameChanges, late.remaining()));
+    std::this_thread::sleep_for(kUntilNameChanges);
   }
 }
 
@@ -88,13 +88,15 @@ std::string with_addresses(const Endpoint& endpoint) try {
   return to_string(endpoint);
 }
 
+bool only_this_host_reaches(const Endpoint& endpoint) {
+  return endpoints_for_others(resolve(endpoint, 0, Deadline::after(kRemarkTimeout))).empty();
+}
+
 // The place of a store that this rank hosts.
 std::string describe_place(const TcpServer& server, const Endpoint& endpoint) {
   const std::string text = with_addresses(endpoint, server.endpoints());
-  const auto is_local = [](const Endpoint& each) {
-    return endpoints_for_others(resolve(each, 0, Deadline::after(kRemarkTimeout))).empty();
-  };
-  if (text == to_string(endpoint) || !std::ranges::all_of(server.endpoints(), is_local))
+  if (text == to_string(endpoint) ||
+      !std::ranges::all_of(server.endpoints(), only_this_host_reaches))
     return text;
   return text +
          ", which only this host can reach: give MASTER_ADDR another address of it, unless "
@@ -130,8 +132,8 @@ std::shared_ptr<TcpServer> host_store(const Endpoint& endpoint, Timeout timeout)
                                       patience.waited()));
 }
 
-// Connects, while a thread logs every few seconds that there is no answer yet. A proxy in between
-// may take connections before the store is there, and closes them.
+// Connects, while a thread logs every few seconds that there is no answer yet. A proxy between
+// hosts may take connections before the store is there, and closes them.
 std::shared_ptr<TcpStore> connect_to(const WorkerEnv& env, Timeout timeout,
                                      StartPatience& patience) try {
   std::mutex mutex;
@@ -150,9 +152,9 @@ std::shared_ptr<TcpStore> connect_to(const WorkerEnv& env, Timeout timeout,
     try {
       return std::make_shared<TcpStore>(env.master, deadline.remaining(), env.rank);
     } catch (const NoStoreError& error) {
-      if (deadline.remaining() < kUntilStoreIsThere) throw;
+      if (deadline.remaining() < kUntilStoreIsThere || only_this_host_reaches(env.master)) throw;
       const std::lock_guard lock(mutex);
-      refusal = std::string(": ") + error.what();
+      refusal = std::string("; last try: ") + error.what();
     }
     std::this_thread::sleep_for(kUntilStoreIsThere);
   }

@@ -117,9 +117,13 @@ class TcpProcessGroup final : public QueuedProcessGroup {
   }
 
  private:
+  // Of sends and receives, two that wait for each other may be a mistake of the program.
   void tell_awaited(std::span<const int> peers) {
     std::vector<int> ranks;
-    for (const int peer : peers) ranks.push_back(config().job_rank(peer));
+    const bool is_collective = !is_transfer(algorithms_.current().kind);
+    for (const int peer : peers) {
+      if (is_collective) ranks.push_back(config().job_rank(peer));
+    }
     recorder().hang().set_awaited(std::move(ranks));
   }
 

@@ -66,7 +66,6 @@ class TcpWire::Link {
   }
 
   [[nodiscard]] int peer() const { return peer_; }
-  [[nodiscard]] bool has_messages() const { return !outgoing_.empty() || !incoming_.empty(); }
 
   // The message that holds up this one for good, since nobody but the waiting thread could start
   // its receive; null if there is none.
@@ -184,7 +183,7 @@ void TcpWire::wait_for_any(std::span<const Message* const> messages, Deadline de
       const Header* const obstacle = link.obstacle_of(*message->item_);
       if (obstacle != nullptr) take_obstacle(link, *obstacle, deadline);
     }
-    if (!poll(deadline)) throw TimeoutError("timed out");
+    if (!poll(messages, deadline)) throw TimeoutError("timed out");
   }
 }
 
@@ -201,7 +200,7 @@ void TcpWire::move() {
   }
 }
 
-bool TcpWire::poll(Deadline deadline) {
+bool TcpWire::poll(std::span<const Message* const> messages, Deadline deadline) {
   polled_.assign({{wake_up_.fd(), POLLIN, 0}});
   for (const auto& link : links_) {
     if (!link) continue;
@@ -215,14 +214,15 @@ bool TcpWire::poll(Deadline deadline) {
     clock_.note_turn(begin);
     if (moves && has_stalled) on_stall_({});
     if (moves || clock_.remaining(deadline) == Timeout(0)) return moves;
-    if (!std::exchange(has_stalled, true)) on_stall_(awaited_peers());
+    if (!std::exchange(has_stalled, true)) on_stall_(peers_of(messages));
   }
 }
 
-std::vector<int> TcpWire::awaited_peers() const {
+std::vector<int> TcpWire::peers_of(std::span<const Message* const> messages) {
   std::vector<int> peers;
-  for (const auto& link : links_) {
-    if (link && link->has_messages()) peers.push_back(link->peer());
+  for (const Message* const message : messages) {
+    const int peer = message->item_.get_deleter().link->peer();
+    if (std::ranges::count(peers, peer) == 0) peers.push_back(peer);
   }
   return peers;
 }

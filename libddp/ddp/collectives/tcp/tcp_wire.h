@@ -65,8 +65,9 @@ class TcpWire {
   // ended before, no further message goes to or comes from that peer.
   class Message;
 
-  // Is told by the waiting thread whose messages do not move when none has moved for half a second,
-  // and no peers when one moves again.
+  // Is told by the waiting thread with whose messages the current wait ends when nothing has moved
+  // for half a second, and of no peers when something moves again. Two ranks that wait so for each
+  // other have both sent what the other waits for.
   using OnStall = std::function<void(std::span<const int> peers)>;
 
   // By rank; this rank's own entry is not open.
@@ -99,8 +100,8 @@ class TcpWire {
   [[nodiscard]] Link& link(int peer) { return *links_[static_cast<std::size_t>(peer)]; }
   void move();
   [[noreturn]] void take_obstacle(Link& link, const Header& obstacle, Deadline deadline);
-  [[nodiscard]] bool poll(Deadline deadline);
-  [[nodiscard]] std::vector<int> awaited_peers() const;
+  [[nodiscard]] bool poll(std::span<const Message* const> messages, Deadline deadline);
+  [[nodiscard]] static std::vector<int> peers_of(std::span<const Message* const> messages);
 
   OnStall on_stall_;
   AwakeClock clock_;
