@@ -227,7 +227,7 @@ std::string other_pairs(std::span<const Impasse> others) {
 }
 
 // A rank that is not concerned may be operations ahead.
-std::string describe(std::span<const Impasse> impasses, const Hang& hang) {
+std::string mutual_wait(std::span<const Impasse> impasses, const Hang& hang) {
   const Impasse& first = impasses.front();
   const std::string& theirs = first.one->progress->find(hang.group)->waits_for;
   return fmt::format("{} and {} wait for each other's data in {}{}",
@@ -242,7 +242,7 @@ std::string diagnose(const Hang& hang, std::span<const Witness> members) {
   const std::vector<Impasse> impasses = find_impasses(hang, members);
   const bool is_any_gone = std::ranges::any_of(members, is_stopped_or_gone);
   if (!impasses.empty() && !is_any_gone) {
-    return describe(impasses, hang) + does_it_drop("them") + "; " +
+    return mutual_wait(impasses, hang) + does_it_drop("them") + "; " +
            how_many_wait(hang, members.size());
   }
   const Culprits culprits = find_culprits(hang, members);

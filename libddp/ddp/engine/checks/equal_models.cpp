@@ -85,12 +85,12 @@ std::vector<NamedValue> describe_options(const DdpOptions& options, const Gradie
 }
 
 // The description leaves out the device, because ranks on one host use different devices.
-std::string describe(const Parameter& parameter) {
+std::string describe_one(const Parameter& parameter) {
   return fmt::format("'{}' {}[{}]", parameter.name, to_string(parameter.value.dtype),
                      fmt::join(parameter.shape, ", "));
 }
 
-std::string describe(const ModelBuffer& buffer) {
+std::string describe_one(const ModelBuffer& buffer) {
   return fmt::format("'{}' {}[{}]", buffer.name, to_string(buffer.value.dtype), buffer.value.count);
 }
 
@@ -98,7 +98,7 @@ template <class Named>  // Parameter, ModelBuffer
 std::vector<NamedValue> describe_all(std::span<const Named> all, const std::string& what) {
   std::vector<NamedValue> values;
   for (const Named& each : all) {
-    values.push_back({what + " " + std::to_string(values.size()), describe(each)});
+    values.push_back({what + " " + std::to_string(values.size()), describe_one(each)});
   }
   values.push_back({what + " " + std::to_string(values.size()), "no more " + what + "s"});
   return values;
