@@ -102,6 +102,20 @@ clashes=$(awk '
   }' "${joined[@]}")
 [ -z "$clashes" ] || complain "equal names in anonymous namespaces of one library:"$'\n'"$clashes"
 
+# Nor do they hide a function of libddp's headers from the sources behind them. A call with arguments
+# of our own types finds it all the same, but not one with an exception.
+mapfile -t headers < <(printf '%s\n' "${sources[@]}" | grep -E '^libddp/.*\.h$')
+clashes=$(awk '
+  FNR == 1 { inside = 0 }
+  /^namespace \{$/ { inside = 1; next }
+  /^\}  \/\/ namespace$/ { inside = 0 }
+  !/^[A-Za-z[].*\(/ { next }
+  { name = $0; sub(/\(.*/, "", name); sub(/.*[ &*]/, "", name) }
+  FILENAME ~ /\.h$/ && /\(const std::[a-z_]+& [a-z_]+\);$/ { where[name] = FILENAME }
+  inside && name in where { print "  " FILENAME " and " where[name] ": " name }
+  ' "${headers[@]}" $(printf '%s\n' "${joined[@]}" | grep ^libddp/))
+[ -z "$clashes" ] || complain "names in anonymous namespaces that hide functions:"$'\n'"$clashes"
+
 # In a unity build of tests a call could find another file's helper, with other parameters or a
 # larger tolerance. So the names of functions differ among the files that are united.
 clashes=$(git ls-files 'tests/*/CMakeLists.txt' | while read -r list; do
