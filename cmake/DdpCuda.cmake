@@ -18,6 +18,10 @@ macro(ddp_find_nvcc)
     if(NOT DEFINED ENV{CUDACXX})
       set(ENV{CUDACXX} ${CUDAToolkit_NVCC_EXECUTABLE})
     endif()
+    # check_language() knows only the environment's, and its result would hide the option's.
+    if(CMAKE_CUDA_HOST_COMPILER)
+      set(ENV{CUDAHOSTCXX} ${CMAKE_CUDA_HOST_COMPILER})
+    endif()
   endif()
   check_language(CUDA)
 endmacro()
@@ -68,7 +72,7 @@ ${DDP_OLDEST_CUDA} or later is needed; -DCUDAToolkit_ROOT=DIR names another")
     endif()
     if(NOT CMAKE_CUDA_COMPILER)
       set(DDP_NO_CUDA "$ENV{CUDACXX} cannot compile: the logs in CMakeFiles say why. If it does not \
-know this compiler, CUDAHOSTCXX=g++-12 names another")
+know this compiler, -DCMAKE_CUDA_HOST_COMPILER=g++-12 names another")
     elseif(NOT unknown STREQUAL "")
       set(DDP_NO_CUDA "${CMAKE_CUDA_COMPILER} is of CUDA ${CUDAToolkit_VERSION}, which does not know \
 GPUs of architecture ${unknown}: -DCUDAToolkit_ROOT=DIR names a toolkit that does, or \

@@ -49,7 +49,7 @@ expect("FALSE: the CUDA toolkit in [^\n]*/old/bin is 11.8[^\n]* 12.0 or later[^\
 
 # In the same build folder: what helps must not need a new one.
 make_toolkit(unable 12.4)
-expect("FALSE: [^\n]*/unable/bin/nvcc cannot compile: [^\n]*CUDAHOSTCXX=[^\n]*"
+expect("FALSE: [^\n]*/unable/bin/nvcc cannot compile: [^\n]*CMAKE_CUDA_HOST_COMPILER=[^\n]*"
   -DCUDAToolkit_ROOT=${WORK_DIR}/unable)
 
 # The rest needs an nvcc that works; any one does, since nothing is compiled but its own trial.
@@ -58,9 +58,11 @@ if(NOT NVCC)
 endif()
 get_filename_component(bin ${NVCC} DIRECTORY)
 get_filename_component(toolkit ${bin} DIRECTORY)
+expect("FALSE: [^\n]* cannot compile: [^\n]*CMAKE_CUDA_HOST_COMPILER=[^\n]*"
+  -DCUDAToolkit_ROOT=${toolkit} -DCMAKE_CUDA_HOST_COMPILER=${WORK_DIR}/no_compiler)
 make_nccl(old_nccl 2 18)
 expect("FALSE: [^\n]*/old_nccl/include/nccl.h is of NCCL 2.18[^\n]* 2.19 or later[^\n]*"
-  -DCUDAToolkit_ROOT=${toolkit} -DNCCL_ROOT=${WORK_DIR}/old_nccl)
+  -UCMAKE_CUDA_HOST_COMPILER -DNCCL_ROOT=${WORK_DIR}/old_nccl)
 make_nccl(new_nccl 2 19)
 expect("TRUE: " -DNCCL_ROOT=${WORK_DIR}/new_nccl)
 foreach(unknown 20 999)
