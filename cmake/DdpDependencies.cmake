@@ -26,6 +26,10 @@ include(DdpCuda)
 if(DDP_HAVE_CUDA)
   set(CMAKE_CUDA_ARCHITECTURES ${DDP_CUDA_ARCHITECTURES})
   enable_language(CUDA)
+  # An nvcc that does not know the C++ compiler may take an older one (Debian 13's takes gcc 13). The
+  # linker would look into the older one's folder first, whose libstdc++ lacks what our objects and
+  # the system's libraries call.
+  list(FILTER CMAKE_CUDA_IMPLICIT_LINK_DIRECTORIES EXCLUDE REGEX "/gcc/[^/]+/[0-9.]+$")
   # cuDNN is optional: without it, CUDA convolutions use columns and cuBLAS.
   ddp_find_nvidia(CUDNN cudnn.h libcudnn.so.9)
   find_path(DDP_NVTX_INCLUDE_DIR nvtx3/nvToolsExt.h
