@@ -80,8 +80,8 @@ GPUs of architecture ${unknown}: -DCUDAToolkit_ROOT=DIR names a toolkit that doe
     elseif(NOT DDP_CUBLAS_INCLUDE_DIR)
       set(DDP_NO_CUDA "no cublas_v2.h was found; -DCUBLAS_ROOT=DIR names cuBLAS's folder")
     elseif(NOT DDP_NCCL_INCLUDE_DIR)
-      set(DDP_NO_CUDA "no nccl.h was found; install libnccl-dev from NVIDIA, or the Python package \
-nvidia-nccl-cu${CUDAToolkit_VERSION_MAJOR}, or name NCCL's folder by -DNCCL_ROOT=DIR")
+      set(DDP_NO_CUDA "no nccl.h was found; install libnccl-dev (NVIDIA's or Debian's), or the Python \
+package nvidia-nccl-cu${CUDAToolkit_VERSION_MAJOR}, or name NCCL's folder by -DNCCL_ROOT=DIR")
     else()
       ddp_nccl_version(${DDP_NCCL_INCLUDE_DIR}/nccl.h nccl)
       if(nccl VERSION_LESS DDP_OLDEST_NCCL)
