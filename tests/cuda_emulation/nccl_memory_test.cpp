@@ -100,7 +100,7 @@ TEST_CASE("NCCL is asked for large memory only", "[emulation]") {
 
 TEST_CASE("memory is not registered unless that is asked for", "[emulation]") {
   const test::ScopedVariable nothing("DDP_NCCL_REGISTER", std::nullopt);
-  Group group(nccl_registration_from_environment());
+  Group group(nccl_registration_from_environment(), NCCL_VERSION(2, 25, 0));
   const auto lines = lines_after([&] { (void)group.allocate(kLarge); });
   CHECK(calls == std::vector<std::string>{"allocate", "free"});
   CHECK(lines.empty());
