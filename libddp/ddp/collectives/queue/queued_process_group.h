@@ -26,11 +26,12 @@ class QueuedProcessGroup : public ProcessGroup {
   }
   [[nodiscard]] bool is_broken() { return queue().is_broken(); }
 
-  // For groups that are parts of another one, as is the next one: see HangContact.
+  // For groups that are parts of another one, as is failed_in(): see HangContact.
   [[nodiscard]] std::vector<int> awaited() const { return recorder().hang().awaited(); }
-  // What this rank was doing when an operation failed,
-  // and that operation's timeout; of several transfers, the one that timed out or lost its peer,
-  // with that peer. To be called once a wait has thrown.
+
+  // What this rank was doing when an operation failed, and that operation's timeout; of several
+  // transfers, the one that timed out or lost its peer, with that peer. To be called once a wait
+  // has thrown.
   struct Doing {
     CollectiveSignature call;
     Timeout timeout;

@@ -88,8 +88,11 @@ std::string with_addresses(const Endpoint& endpoint) try {
   return to_string(endpoint);
 }
 
-bool only_this_host_reaches(const Endpoint& endpoint) {
+// False if the name server does not say.
+bool only_this_host_reaches(const Endpoint& endpoint) try {
   return endpoints_for_others(resolve(endpoint, 0, Deadline::after(kRemarkTimeout))).empty();
+} catch (const NetworkError&) {
+  return false;
 }
 
 // The place of a store that this rank hosts.
