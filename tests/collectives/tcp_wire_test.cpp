@@ -147,6 +147,22 @@ TEST_CASE("a wait for a message ends at the deadline, at abort(), and if the pee
   }
 }
 
+// The sleep stands for the suspension: what the waiting thread does before it polls takes no time.
+TEST_CASE("a suspension before a wait has begun to poll is no wait", "[tcp]") {
+  Pair wires;
+  Bytes got(1);
+  const Buffer target = buffer_of(got);
+  const Deadline deadline = wires.one->clock().after(1s);
+  TcpWire::Message message = wires.one->receive(0, 7, target);
+  std::this_thread::sleep_for(2100ms);
+  auto waiting = std::async(std::launch::async, [&] { message.wait(deadline); });
+  CHECK(waiting.wait_for(100ms) == std::future_status::timeout);
+  Bytes sent = counting(1, 3);
+  wires.zero->send(1, 7, buffer_of(sent)).wait(soon());
+  CHECK(error_of([&] { waiting.get(); }).empty());
+  CHECK(got == sent);
+}
+
 TEST_CASE("a wire tells whom it waits for once nothing moves, and when something does", "[tcp]") {
   std::vector<std::vector<int>> told;
   test::Gate tells;

@@ -124,14 +124,12 @@ void Member::sleep_until(const Condition& ready, const IsAwaited& is_awaited, De
   RankControl& self = control(rank_);
   self.sleeping.store(1);
   for (;;) {
-    const Clock::time_point begin = Clock::now();
     const std::uint32_t seen = self.doorbell.load();
     if (ready()) break;
     check_peers(ready, is_awaited);
     const Timeout left = clock_.remaining(deadline);
     if (left == Timeout(0)) time_out(is_awaited);
     sleep_while(self.doorbell, seen, std::min(kLivenessPeriod, left));
-    clock_.note_turn(begin);
   }
   self.sleeping.store(0, std::memory_order_relaxed);
 }

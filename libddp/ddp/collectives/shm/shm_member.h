@@ -78,7 +78,7 @@ class Member {
   }
 
   // Which decides when deadlines of waits pass.
-  [[nodiscard]] const AwakeClock& clock() const { return clock_; }
+  [[nodiscard]] AwakeClock& clock() { return clock_; }
 
   // Blocks until `ready` returns true, at most until the deadline or, without one, for the timeout.
   // Throws if the group is broken, even if `ready` is true. `ready` may only read the segment.

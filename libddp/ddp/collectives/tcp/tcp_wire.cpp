@@ -208,10 +208,8 @@ bool TcpWire::poll(std::span<const Message* const> messages, Deadline deadline) 
     if (awaited.events != 0) polled_.push_back(awaited);
   }
   for (bool has_stalled = false;;) {
-    const Clock::time_point begin = Clock::now();
     const Timeout turn = std::min(kStallAfter, clock_.remaining(deadline));
     const bool moves = poll_until(polled_, Deadline::after(turn));
-    clock_.note_turn(begin);
     if (moves && has_stalled) on_stall_({});
     if (moves || clock_.remaining(deadline) == Timeout(0)) return moves;
     if (!std::exchange(has_stalled, true)) on_stall_(peers_of(messages));

@@ -82,7 +82,7 @@ class TcpWire {
   [[nodiscard]] Message receive(int peer, Tag tag, const Buffer& data);
 
   // Which decides when deadlines of waits pass.
-  [[nodiscard]] const AwakeClock& clock() const { return clock_; }
+  [[nodiscard]] AwakeClock& clock() { return clock_; }
 
   // Blocks until one of the messages, of which there is at least one, has ended. Throws like
   // Message::wait(), and Unexpected only if that holds up one of them and none has ended.
