@@ -20,21 +20,12 @@ ControlVector::ControlVector(ProcessGroup& group, AfterCount after_count)
       after_count_(group.world_size() > 1 ? std::move(after_count) : nullptr),
       count_(ControlFields::count(group.world_size())),
       memory_(group.allocate(count_ * sizeof(double))) {
-  const cu::DeviceGuard guard(group.device());
-  const std::size_t arrived_bytes = kArrivals * count_ * sizeof(double);
-  arrived_ = is_cuda_ ? cu::allocate_pinned(arrived_bytes) : allocate_host(arrived_bytes);
-  for (std::size_t i = 0; i < kArrivals; ++i) {
-    arrivals_[i].sums = static_cast<double*>(arrived_.data()) + i * count_;
-    if (is_cuda_) arrivals_[i].copied = cu::Event(group.device());
-  }
   host_ = static_cast<double*>(memory_.data());
   if (!is_cuda_) return;
+  arrivals_ = StepArrivals(group.device(), count_);
   to_host_ = cu::OwnedStream(group.device());
-  for (Outgoing& each : outgoing_) {
-    each = {.memory = cu::allocate_pinned(count_ * sizeof(double)),
-            .sent = cu::Event(group.device())};
-  }
-  host_ = static_cast<double*>(outgoing_[0].memory.data());
+  outgoing_ = PinnedRing(group.device(), count_ * sizeof(double), kOutgoing);
+  host_ = static_cast<double*>(outgoing_.next());
 }
 
 Buffer ControlVector::buffer() const {
@@ -48,12 +39,7 @@ Buffer ControlVector::carried() const {
 }
 
 [[gnu::hot]] void ControlVector::reset(double samples, double unit) {
-  if (is_cuda_) {
-    turn_ = (turn_ + 1) % outgoing_.size();
-    Outgoing& next = outgoing_[turn_];
-    if (std::exchange(next.is_under_way, false)) next.sent.synchronize();
-    host_ = static_cast<double*>(next.memory.data());
-  }
+  if (is_cuda_) host_ = static_cast<double*>(outgoing_.next());
   if (has_device_values_) device_values_ = {};
   has_device_values_ = false;
   own().begin_pass(samples, unit);
@@ -106,8 +92,7 @@ void ControlVector::collect(Stream stream) {
   const cu::DeviceGuard guard(group_.device());
   if (is_cuda_) {
     cu::copy_async(memory_.data(), host_, buffer().size_bytes(), stream);
-    outgoing_[turn_].sent.record(stream);
-    outgoing_[turn_].is_under_way = true;
+    outgoing_.note_copy(stream);
   }
   for (std::size_t slot = 0; slot < kMaxMetrics; ++slot) {
     if (device_values_[slot].count == 0) continue;
@@ -118,33 +103,28 @@ void ControlVector::collect(Stream stream) {
   }
 }
 
-// Where the sums of the current step will be copied; wait() or finish_alone() makes them count.
-// Blocks only if the device is kArrivals steps behind, and until it is one step further.
-ControlVector::Arrival& ControlVector::next_arrival() {
-  if (arrived_steps_ - ledger_.steps() == kArrivals) count_oldest(Wait::kYes);
+// Blocks only if the device is StepArrivals::kCapacity steps behind, until it is one step further.
+void ControlVector::copy_to_host(Stream stream) {
+  if (arrivals_.is_full()) count_next(Wait::kYes);
   count_arrived(Wait::kNo);
-  return arrivals_[arrived_steps_ % kArrivals];
+  arrivals_.copy(static_cast<const double*>(memory_.data()), stream);
 }
 
-// False if the oldest step that is not counted has not arrived, or if there is none.
-bool ControlVector::count_oldest(Wait wait) {
-  if (ledger_.steps() == arrived_steps_) return false;
-  const Arrival& arrival = arrivals_[ledger_.steps() % kArrivals];
-  if (arrival.is_copied_by_device) {
-    if (wait == Wait::kNo && !arrival.copied.done()) return false;
-    if (wait == Wait::kYes) arrival.copied.synchronize();
-  }
-  count(arrival);
+// False if the first step that is not counted has not arrived, or if there is none.
+bool ControlVector::count_next(Wait wait) {
+  double* const sums = arrivals_.front(wait);
+  if (sums == nullptr) return false;
+  count({sums, group_.world_size()});
+  arrivals_.pop();
   return true;
 }
 
-void ControlVector::count_arrived(Wait wait) {
-  while (count_oldest(wait)) {
+[[gnu::hot]] void ControlVector::count_arrived(Wait wait) {
+  while (is_cuda_ && count_next(wait)) {
   }
 }
 
-void ControlVector::count(const Arrival& arrival) {
-  const ControlFields sums(arrival.sums, group_.world_size());
+void ControlVector::count(const ControlFields& sums) {
   const std::string mismatch = find_mismatch(sums, group_.state().names);
   if (!mismatch.empty()) {
     group_.check_unbroken();  // the sums of a broken group are garbage
@@ -172,37 +152,23 @@ void ControlVector::launch(const RankState& own_state, Stream producer) {
   if (has_carried_) reduce(carried(), pass(), ReduceOp::kSum, producer);
   has_carried_ = false;
   work_ = group_.all_reduce(buffer(), ReduceOp::kSum, producer);
-  if (is_cuda_) send_to_host();
-}
-
-// The copy runs on a stream of its own, so that the sums reach the host long before backward ends.
-// It leaves out the first element, which wait() changes.
-void ControlVector::send_to_host() {
-  Arrival& arrival = next_arrival();
+  if (!is_cuda_) return;
+  // On a stream of its own, so that the sums reach the host long before backward ends.
   work_.wait(to_host_.view());
-  cu::copy_async(arrival.sums + 1, static_cast<const double*>(memory_.data()) + 1,
-                 (count_ - 1) * sizeof(double), to_host_.view());
-  arrival.copied.record(to_host_.view());
+  copy_to_host(to_host_.view());
 }
 
 void ControlVector::wait(Stream consumer) {
-  if (!is_cuda_) work_.wait(consumer);
-  Arrival& arrival = next_arrival();
+  own_passes_ = 0;
   if (is_cuda_) {
     // The copy is behind the sum, and must end before the next step writes to the vector.
-    arrival.copied.make_wait(consumer);
+    arrivals_.make_wait(consumer);
+    arrivals_.push();
   } else {
-    std::copy_n(host_, count_, arrival.sums);
+    work_.wait(consumer);
+    count(own());
   }
-  arrive(is_cuda_);
   reciprocal(buffer().slice(0, 1), consumer);
-}
-
-void ControlVector::arrive(bool is_copied_by_device) {
-  Arrival& arrival = arrivals_[arrived_steps_++ % kArrivals];
-  own_passes_ = 0;
-  arrival.is_copied_by_device = is_copied_by_device;
-  if (!is_copied_by_device) count_arrived(Wait::kYes);
 }
 
 [[gnu::hot]] void ControlVector::finish_alone(const RankState& own_state, Stream stream) {
@@ -212,17 +178,15 @@ void ControlVector::arrive(bool is_copied_by_device) {
   }
   own().write_state(group_.rank(), own_state, own_passes_);
   collect(stream);
-  Arrival& arrival = next_arrival();
   const cu::DeviceGuard guard(group_.device());
-  cu::copy_async(arrival.sums, memory_.data(), buffer().size_bytes(), stream);
-  arrival.copied.record(stream);
-  arrive(true);
+  copy_to_host(stream);
+  arrivals_.push();
+  own_passes_ = 0;
 }
 
 // The host knows all numbers of this step, but the sums of earlier steps may not have arrived yet.
 void ControlVector::count_alone(const RankState& own_state) {
   count_arrived(Wait::kYes);
-  ++arrived_steps_;
   own_passes_ = 0;
   ledger_.count_alone(own(), own_state, used_slots_);
 }

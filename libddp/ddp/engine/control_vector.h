@@ -3,7 +3,6 @@
 
 #include <array>
 #include <cstddef>
-#include <cstdint>
 #include <functional>
 
 #include "ddp/base/allocation.h"
@@ -11,7 +10,9 @@
 #include "ddp/cuda/cuda.h"
 #include "ddp/engine/control_fields.h"
 #include "ddp/engine/control_ledger.h"
+#include "ddp/engine/pinned_ring.h"
 #include "ddp/engine/statistics/step_stopwatch.h"
+#include "ddp/engine/step_arrivals.h"
 
 namespace ddp {
 
@@ -65,26 +66,9 @@ class ControlVector {
   [[nodiscard]] const ControlLedger& arrived_ledger();
 
  private:
-  static constexpr std::size_t kArrivals = 16;
-
-  // Pinned memory from which a step's numbers are copied to the device. There are several, because
-  // the host runs ahead: the copies of the last steps may still be under way when it begins
-  // another.
-  struct Outgoing {
-    Allocation memory;
-    cu::Event sent;
-    bool is_under_way = false;  // not known to be sent
-  };
   // StepStopwatch lets the host run no further ahead, unless a step has several passes.
   static constexpr std::size_t kOutgoing = StepStopwatch::kLongestLag + 1;
-
-  // Host memory that receives the sums of one step.
-  struct Arrival {
-    double* sums = nullptr;
-    cu::Event copied;  // used on CUDA only
-    bool is_copied_by_device = false;
-  };
-  enum class Wait { kNo, kYes };
+  using Wait = StepArrivals::Wait;
 
   [[nodiscard]] Buffer buffer() const;
   [[nodiscard]] Buffer pass() const;
@@ -92,12 +76,10 @@ class ControlVector {
   [[nodiscard]] ControlFields own() { return {host_, group_.world_size()}; }
   void use_slot(std::size_t slot, double weight);
   void collect(Stream stream);
-  void send_to_host();
-  Arrival& next_arrival();
-  void arrive(bool is_copied_by_device);
-  bool count_oldest(Wait wait);
+  void copy_to_host(Stream stream);
+  bool count_next(Wait wait);
   void count_arrived(Wait wait);
-  void count(const Arrival& arrival);
+  void count(const ControlFields& sums);
   void count_alone(const RankState& own_state);
 
   // First what each step touches: the model's kernels leave none of it in the caches.
@@ -106,20 +88,17 @@ class ControlVector {
   bool is_cuda_;
   bool has_device_values_ = false;
   bool has_carried_ = false;
-  int own_passes_ = 0;               // since the last launch
-  std::size_t used_slots_ = 0;       // highest metric slot used so far, plus 1
-  std::uint64_t arrived_steps_ = 0;  // for which wait() or finish_alone() was called
-  std::size_t turn_ = 0;
+  int own_passes_ = 0;          // since the last launch
+  std::size_t used_slots_ = 0;  // highest metric slot used so far, plus 1
   ControlLedger ledger_;
   AfterCount after_count_;
   Work work_;
-  std::size_t count_;   // elements of the vector
-  Allocation memory_;   // of the group's kind
-  Allocation carried_;  // likewise, allocated by the first carry(): sums of earlier passes
-  std::array<Outgoing, kOutgoing> outgoing_;  // CUDA, used in turn
-  cu::OwnedStream to_host_;                   // CUDA
-  Allocation arrived_;                        // memory for the sums of all Arrivals
-  std::array<Arrival, kArrivals> arrivals_;
+  std::size_t count_;        // elements of the vector
+  Allocation memory_;        // of the group's kind
+  Allocation carried_;       // likewise, allocated by the first carry(): sums of earlier passes
+  StepArrivals arrivals_;    // CUDA
+  PinnedRing outgoing_;      // CUDA
+  cu::OwnedStream to_host_;  // CUDA
   std::array<Buffer, kMaxMetrics> device_values_;  // by metric slot; count 0 where there is none
 };
 

@@ -45,12 +45,9 @@ HierarchicalAlgorithms::HierarchicalAlgorithms(const HostLayout& layout, int ran
                                                const HostGroups& groups)
     : layout_(layout),
       rank_(rank),
-      inside_(groups.inside),
-      fellows_(groups.fellows),
-      leaders_(groups.leaders),
-      flat_(groups.flat),
+      groups_(groups),
       blocks_(layout),
-      calls_(static_cast<std::size_t>(inside_->world_size())) {}
+      calls_(static_cast<std::size_t>(groups.inside->world_size())) {}
 
 void HierarchicalAlgorithms::run(std::span<const Collective> batch) {
   run_transfers(batch);
@@ -74,8 +71,8 @@ void HierarchicalAlgorithms::begin(const CollectiveSignature& call, Timeout time
 // HostGroups::spread_failure() ends that wait, and they know why.
 void HierarchicalAlgorithms::run_transfers(std::span<const Collective> batch) {
   if (std::ranges::none_of(batch, is_transfer, &Collective::kind)) return;
-  ProcessGroup::Batch between(*flat_);
-  ProcessGroup::Batch inside(*inside_);
+  ProcessGroup::Batch between(*groups_.flat);
+  ProcessGroup::Batch inside(*groups_.inside);
   bool some_stay_inside = false;
   for (const Collective& operation : batch) {
     if (is_transfer(operation.kind)) some_stay_inside |= submit_transfer(operation);
@@ -87,19 +84,19 @@ void HierarchicalAlgorithms::run_transfers(std::span<const Collective> batch) {
     if (some_stay_inside) near.wait();
   } catch (const Error& error) {
     near_error = std::current_exception();
-    note_failure(error, *fellows_);
-    if (!flat_->is_broken()) throw;
+    note_failure(error, *groups_.fellows);
+    if (!groups_.flat->is_broken()) throw;
   }
   try {
     far.wait();
   } catch (const Error& error) {
-    note_failure(error, *flat_);
+    note_failure(error, *groups_.flat);
     throw;
   }
   if (!near_error) return;
   // A transfer between hosts that was not this rank's has failed first.
   lost_peer_.reset();
-  flat_->check_unbroken();
+  groups_.flat->check_unbroken();
   std::rethrow_exception(near_error);
 }
 
@@ -108,7 +105,7 @@ bool HierarchicalAlgorithms::submit_transfer(const Collective& operation) {
   begin(signature_of(operation, 0), operation.context.timeout);
   const HostLayout::Place peer = layout_.place(operation.peer);
   const bool stays_inside = peer.host == layout_.place(rank_).host;
-  ProcessGroup& group = stays_inside ? *inside_ : *flat_;
+  ProcessGroup& group = stays_inside ? *groups_.inside : *groups_.flat;
   const int rank = stays_inside ? peer.local_rank : operation.peer;
   const ScopedTimeout timeout(group, operation.context.timeout);
   if (operation.kind == CollectiveKind::kSend) {
@@ -127,32 +124,32 @@ void HierarchicalAlgorithms::note_failure(const Error& error, const QueuedProces
   if (!doing.peer || dynamic_cast<const MismatchError*>(&error) != nullptr) return;
   const std::vector<int>& fellows =
       layout_.members[static_cast<std::size_t>(layout_.place(rank_).host)];
-  lost_peer_ =
-      &group == flat_.get() ? *doing.peer : fellows.at(static_cast<std::size_t>(*doing.peer));
+  lost_peer_ = &group == groups_.flat.get() ? *doing.peer
+                                            : fellows.at(static_cast<std::size_t>(*doing.peer));
 }
 
 // The leaders' own calls compare a hash of what the ranks of each host have agreed on.
 void HierarchicalAlgorithms::run_collective() {
-  const ScopedTimeout inside(*inside_, current_.context.timeout);
+  const ScopedTimeout inside(*groups_.inside, current_.context.timeout);
   std::optional<ScopedTimeout> between;
   std::optional<ScopedPart> part;
   std::optional<ScopedDivisor> divided;
-  if (leaders_) {
-    between.emplace(*leaders_, current_.context.timeout);
-    part.emplace(*leaders_, hash_of(call_));
+  if (groups_.leaders) {
+    between.emplace(*groups_.leaders, current_.context.timeout);
+    part.emplace(*groups_.leaders, hash_of(call_));
     divisor_ =
         current_.context.divisor != nullptr ? *current_.context.divisor : layout_.world_size();
-    divided.emplace(*leaders_, &divisor_);
+    divided.emplace(*groups_.leaders, &divisor_);
   }
   agree_inside();
   if (call_.count == 0) return barrier();
   dispatch_collective();
-  if (!waits_for_leader(current_.kind)) inside_->barrier().wait();
+  if (!waits_for_leader(current_.kind)) groups_.inside->barrier().wait();
 }
 
 void HierarchicalAlgorithms::agree_inside() {
   CollectiveSignature own = call_;
-  inside_->all_gather(bytes_of(own), bytes_of(std::span(calls_))).wait();
+  groups_.inside->all_gather(bytes_of(own), bytes_of(std::span(calls_))).wait();
   for (const CollectiveSignature& call : calls_) {
     if (!(call == own)) throw MismatchError("the ranks of a host called different collectives");
   }
@@ -195,27 +192,28 @@ void HierarchicalAlgorithms::run_in_chunks(const Up& up, const Across& across, c
   for (std::size_t begin = 0; begin < call_.count; begin += size) {
     const Chunk now{begin, std::min(size, call_.count - begin), before && !before->is_odd};
     up(now);
-    if (before && leaders_) crossing.wait();
-    if (leaders_) crossing = across(now);
+    if (before && groups_.leaders) crossing.wait();
+    if (groups_.leaders) crossing = across(now);
     if (before) down(*before);
     before = now;
   }
-  if (leaders_) crossing.wait();
+  if (groups_.leaders) crossing.wait();
   down(*before);
 }
 
 void HierarchicalAlgorithms::all_reduce() {
   const Buffer& data = current_.input;
-  run_in_chunks(
-      [&](const Chunk& chunk) { reduce_inside(part_of(data, chunk)); },
-      [&](const Chunk& chunk) { return leaders_->all_reduce(part_of(data, chunk), current_.op); },
-      [&](const Chunk& chunk) { broadcast_inside(part_of(data, chunk), 0); });
+  run_in_chunks([&](const Chunk& chunk) { reduce_inside(part_of(data, chunk)); },
+                [&](const Chunk& chunk) {
+                  return groups_.leaders->all_reduce(part_of(data, chunk), current_.op);
+                },
+                [&](const Chunk& chunk) { broadcast_inside(part_of(data, chunk), 0); });
 }
 
 // A leader that is not the root leaves its operand unchanged.
 void HierarchicalAlgorithms::reduce() {
   const Buffer& data = current_.input;
-  const bool is_copied = leaders_ && !is_root();
+  const bool is_copied = groups_.leaders && !is_root();
   const auto sum = [&](const Chunk& chunk) {
     return is_copied ? blocks_.block(chunk).slice(0, chunk.count) : part_of(data, chunk);
   };
@@ -224,7 +222,7 @@ void HierarchicalAlgorithms::reduce() {
         if (is_copied) cpu::copy(part_of(data, chunk), sum(chunk));
         reduce_inside(sum(chunk));
       },
-      [&](const Chunk& chunk) { return leaders_->all_reduce(sum(chunk), current_.op); },
+      [&](const Chunk& chunk) { return groups_.leaders->all_reduce(sum(chunk), current_.op); },
       [&](const Chunk& chunk) {
         if (is_on_roots_host()) move_inside(sum(chunk), 0, root().local_rank);
       });
@@ -236,7 +234,9 @@ void HierarchicalAlgorithms::broadcast() {
       [&](const Chunk& chunk) {
         if (is_on_roots_host()) broadcast_inside(part_of(data, chunk), root().local_rank);
       },
-      [&](const Chunk& chunk) { return leaders_->broadcast(part_of(data, chunk), root().host); },
+      [&](const Chunk& chunk) {
+        return groups_.leaders->broadcast(part_of(data, chunk), root().host);
+      },
       [&](const Chunk& chunk) {
         if (!is_on_roots_host()) broadcast_inside(part_of(data, chunk), 0);
       });
@@ -248,7 +248,7 @@ void HierarchicalAlgorithms::all_gather() {
         gather_inside(part_of(current_.input, chunk), blocks_.block(chunk));
       },
       [&](const Chunk& chunk) {
-        return leaders_->all_gather(blocks_.block(chunk), blocks_.blocks(chunk));
+        return groups_.leaders->all_gather(blocks_.block(chunk), blocks_.blocks(chunk));
       },
       [&](const Chunk& chunk) {
         broadcast_inside(blocks_.blocks(chunk), 0);
@@ -262,7 +262,7 @@ void HierarchicalAlgorithms::gather() {
         gather_inside(part_of(current_.input, chunk), blocks_.block(chunk));
       },
       [&](const Chunk& chunk) {
-        return leaders_->gather(blocks_.block(chunk), blocks_.blocks(chunk), root().host);
+        return groups_.leaders->gather(blocks_.block(chunk), blocks_.blocks(chunk), root().host);
       },
       [&](const Chunk& chunk) {
         if (is_on_roots_host()) move_inside(blocks_.blocks(chunk), 0, root().local_rank);
@@ -277,7 +277,7 @@ void HierarchicalAlgorithms::scatter() {
         if (is_on_roots_host()) move_inside(blocks_.blocks(chunk), root().local_rank, 0);
       },
       [&](const Chunk& chunk) {
-        return leaders_->scatter(blocks_.blocks(chunk), blocks_.block(chunk), root().host);
+        return groups_.leaders->scatter(blocks_.blocks(chunk), blocks_.block(chunk), root().host);
       },
       [&](const Chunk& chunk) {
         scatter_inside(blocks_.block(chunk), part_of(current_.output, chunk));
@@ -291,7 +291,8 @@ void HierarchicalAlgorithms::reduce_scatter() {
         reduce_inside(blocks_.blocks(chunk));
       },
       [&](const Chunk& chunk) {
-        return leaders_->reduce_scatter(blocks_.blocks(chunk), blocks_.block(chunk), current_.op);
+        return groups_.leaders->reduce_scatter(blocks_.blocks(chunk), blocks_.block(chunk),
+                                               current_.op);
       },
       [&](const Chunk& chunk) {
         scatter_inside(blocks_.block(chunk), part_of(current_.output, chunk));
@@ -301,36 +302,36 @@ void HierarchicalAlgorithms::reduce_scatter() {
 // The leaders' barrier detects other hosts that called something else.
 void HierarchicalAlgorithms::all_to_all() {
   barrier();
-  const ScopedTimeout timeout(*flat_, current_.context.timeout);
-  flat_->all_to_all(current_.input, current_.output).wait();
+  const ScopedTimeout timeout(*groups_.flat, current_.context.timeout);
+  groups_.flat->all_to_all(current_.input, current_.output).wait();
 }
 
 // Agreeing on the call was the barrier inside the host.
 void HierarchicalAlgorithms::barrier() {
-  if (leaders_) leaders_->barrier().wait();
-  inside_->barrier().wait();
+  if (groups_.leaders) groups_.leaders->barrier().wait();
+  groups_.inside->barrier().wait();
 }
 
 void HierarchicalAlgorithms::reduce_inside(const Buffer& data) const {
-  inside_->reduce(data, 0, inside_op()).wait();
+  groups_.inside->reduce(data, 0, inside_op()).wait();
 }
 
 void HierarchicalAlgorithms::broadcast_inside(const Buffer& data, int from) const {
-  inside_->broadcast(data, from).wait();
+  groups_.inside->broadcast(data, from).wait();
 }
 
 void HierarchicalAlgorithms::gather_inside(const Buffer& input, const Buffer& block) const {
-  inside_->gather(input, block.slice(0, input.count * calls_.size()), 0).wait();
+  groups_.inside->gather(input, block.slice(0, input.count * calls_.size()), 0).wait();
 }
 
 void HierarchicalAlgorithms::scatter_inside(const Buffer& block, const Buffer& output) const {
-  inside_->scatter(block.slice(0, output.count * calls_.size()), output, 0).wait();
+  groups_.inside->scatter(block.slice(0, output.count * calls_.size()), output, 0).wait();
 }
 
 void HierarchicalAlgorithms::move_inside(const Buffer& data, int from, int to) const {
   if (from == to) return;
-  if (inside_->rank() == from) inside_->send(data, to).wait();
-  if (inside_->rank() == to) inside_->recv(data, from).wait();
+  if (groups_.inside->rank() == from) groups_.inside->send(data, to).wait();
+  if (groups_.inside->rank() == to) groups_.inside->recv(data, from).wait();
 }
 
 ReduceOp HierarchicalAlgorithms::inside_op() const {

@@ -24,7 +24,6 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
 #include <optional>
 #include <span>
 #include <vector>
@@ -41,6 +40,7 @@ namespace ddp {
 // The calls block; they are for one thread.
 class HierarchicalAlgorithms {
  public:
+  // Layout and groups must outlive this object.
   HierarchicalAlgorithms(const HostLayout& layout, int rank, const HostGroups& groups);
 
   // Runs a batch: its sends and receives together, then its collectives in order. Rethrows errors
@@ -96,12 +96,9 @@ class HierarchicalAlgorithms {
   // Of the sums inside the hosts; those between them are with the operation's own.
   [[nodiscard]] ReduceOp inside_op() const;
 
-  HostLayout layout_;
+  const HostLayout& layout_;
   int rank_;
-  std::shared_ptr<ProcessGroup> inside_;
-  std::shared_ptr<QueuedProcessGroup> fellows_;
-  std::shared_ptr<QueuedProcessGroup> leaders_;
-  std::shared_ptr<QueuedProcessGroup> flat_;
+  const HostGroups& groups_;
   HostBlocks blocks_;
   std::vector<CollectiveSignature> calls_;  // of this host's ranks
   Collective current_;                      // the current or last collective
