@@ -47,9 +47,12 @@ void Console::flush() {
 std::string Console::describe_loss(int error) const {
   const std::string files =
       log_folder_.empty() ? "--log-dir keeps it in files" : "log files: " + log_folder_;
-  const std::string what =
-      error == EPIPE ? "stdout is closed" : "cannot write to stdout: " + error_text(error);
-  return what + ": the job goes on, and the output of the ranks is no longer shown (" + files + ")";
+  if (error == EPIPE) {
+    return "stdout is closed: the job goes on, and the output of the ranks is no longer shown (" +
+           files + ")";
+  }
+  return "cannot write to stdout: " + error_text(error) +
+         ": the job goes on, and meanwhile the output of the ranks is not shown (" + files + ")";
 }
 
 void Console::add_poll_entries(std::vector<pollfd>& entries) const {

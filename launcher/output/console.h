@@ -33,8 +33,8 @@ class Console {
   // The folder of the log files, which the message names when stdout is lost.
   void set_log_folder(std::string folder) { log_folder_ = std::move(folder); }
 
-  // Writes as much as the readers accept now. If stdout cannot be written any more (a full disk, a
-  // reader that has left), says so once.
+  // Writes as much as the readers accept now. Once stdout cannot be written (a full disk, a reader
+  // that has left), says so, but not again.
   void flush();
 
   // Entries that poll(2) needs to wake up when a full pipe has room again.

@@ -2,11 +2,10 @@
 #include "launcher/output/log_file.h"
 
 #include <fcntl.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <utility>
-
-#include "ddp/base/system/write_all.h"
 
 namespace ddp::launcher {
 
@@ -15,13 +14,26 @@ LogFile::LogFile(std::string path) : path_(std::move(path)) {
   if (path_.empty()) return;
   file_ = FileDescriptor(
       ::open(path_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0666));
-  if (!file_.is_open()) error_ = errno;
+  if (!file_.is_open()) open_error_ = errno;
 }
 
 int LogFile::write(std::string_view bytes) {
-  if (file_.is_open()) error_ = write_all(file_.get(), bytes);
-  if (error_ != 0) file_.reset();
-  return std::exchange(error_, 0);
+  if (!file_.is_open()) return std::exchange(open_error_, 0);
+  if (gap_.is_open() && !gap_.close(file_.get(), is_at_line_begin_)) {
+    gap_.add(bytes.size(), errno);
+    return 0;
+  }
+  while (!bytes.empty()) {
+    const ssize_t written = ::write(file_.get(), bytes.data(), bytes.size());
+    if (written > 0) {
+      is_at_line_begin_ = bytes[static_cast<std::size_t>(written) - 1] == '\n';
+      bytes.remove_prefix(static_cast<std::size_t>(written));
+    } else if (errno != EINTR) {
+      gap_.add(bytes.size(), errno);
+      return errno;
+    }
+  }
+  return 0;
 }
 
 }  // namespace ddp::launcher

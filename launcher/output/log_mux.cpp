@@ -78,7 +78,7 @@ void LogMux::write_log(Stream& stream, std::string_view bytes) {
   const int error = stream.log.write(bytes);
   if (error == 0 || std::exchange(loss_is_said_, true)) return;
   console_.say("cannot write " + stream.log.path() + ": " + error_text(error) +
-               "; log files are incomplete from here on");
+               "; where log files are incomplete, a line in them says so");
 }
 
 // The newline of a line whose beginning another stream's line has meanwhile ended is not shown.

@@ -33,7 +33,6 @@ FileDescriptor open_without_blocking(int fd) {
 Sink::Sink(int fd) : fd_(fd), terminal_(open_without_blocking(fd)) {}
 
 void Sink::put(int owner, std::string_view prefix, std::string_view line, LineEnd end) {
-  if (error_ != 0) return;
   // A bar that begins with "\r" would return to a line that meanwhile belongs to another stream; do
   // not make a line of it. Without a prefix it stays what it is at the beginning of a line.
   if (open_owner_ != owner && line == "\r") {
@@ -51,7 +50,7 @@ void Sink::put(int owner, std::string_view prefix, std::string_view line, LineEn
 }
 
 void Sink::end_open_line() {
-  if (open_owner_ != kNobody && error_ == 0) queue_ += '\n';
+  if (open_owner_ != kNobody) queue_ += '\n';
   open_owner_ = kNobody;
 }
 
@@ -65,18 +64,26 @@ std::string_view Sink::next_piece() const {
 
 void Sink::flush() {
   while (is_pending() && is_writable(fd())) {
+    if (gap_.is_open() && !gap_.close(fd(), is_at_line_begin_)) return drop(errno);
     const std::string_view piece = next_piece();
     const ssize_t written = ::write(fd(), piece.data(), piece.size());
-    if (written >= 0) {
+    if (written > 0) {
       begin_ += static_cast<std::size_t>(written);
+      is_at_line_begin_ = queue_[begin_ - 1] == '\n';
     } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
       break;
     } else if (errno != EINTR) {
-      error_ = errno;
-      begin_ = queue_.size();
+      return drop(errno);
     }
   }
   compact();
+}
+
+void Sink::drop(int error) {
+  gap_.add(queue_.size() - begin_, error);
+  queue_.clear();
+  begin_ = 0;
+  error_ = error;
 }
 
 // Amortised: moves the rest only when at least half of the buffer has been written.

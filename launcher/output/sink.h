@@ -6,14 +6,15 @@
 #include <string_view>
 
 #include "ddp/base/file_descriptor.h"
+#include "launcher/output/gap.h"
 #include "launcher/output/line_splitter.h"
 
 namespace ddp::launcher {
 
 // One file that receives lines of several streams: the launcher's stdout, its stderr, or both if
 // they are the same. Writing never blocks: lines are queued, and flush() writes what the reader
-// accepts, each line of up to PIPE_BUF bytes in one piece. After an error (a closed pipe, a full
-// disk) it silently drops everything.
+// accepts, each line of up to PIPE_BUF bytes in one piece. What an error (a closed pipe, a full
+// disk) hits is dropped; later lines are tried again, behind one that says how much is missing.
 class Sink {
  public:
   // `fd` stays open while the sink is used.
@@ -33,7 +34,7 @@ class Sink {
   [[nodiscard]] bool is_pending() const { return begin_ < queue_.size(); }
   // True if so much is queued that the streams which feed this sink should not be read further.
   [[nodiscard]] bool is_congested() const { return queue_.size() - begin_ > kCongestionBytes; }
-  // The errno of the failed write; 0 if none failed.
+  // The errno of the last write that failed; 0 if none did.
   [[nodiscard]] int error() const { return error_; }
   // Lines put so far.
   [[nodiscard]] std::size_t line_count() const { return line_count_; }
@@ -44,6 +45,7 @@ class Sink {
 
   void end_open_line();
   [[nodiscard]] std::string_view next_piece() const;
+  void drop(int error);
   void compact();
 
   int fd_;
@@ -53,6 +55,8 @@ class Sink {
   int open_owner_ = kNobody;
   LineEnd open_end_ = LineEnd::kNewline;
   std::size_t line_count_ = 0;
+  Gap gap_;
+  bool is_at_line_begin_ = true;  // of what was written
   int error_ = 0;
 };
 

@@ -77,10 +77,10 @@ std::string RunFolder::begin_attempt(int workers, int restart_count) {
   if (make_attempt(workers)) return "";
   const int error = errno;
   if (stays_ && restart_count == 0) refuse_folder(attempt_.path, error);
-  return fmt::format("cannot make the folder {}: {}; {}", std::exchange(attempt_.path, ""),
-                     error_text(error),
-                     stays_ ? "this attempt has no log files"
-                            : "the verdict will not know the errors that the ranks record");
+  return fmt::format(
+      "cannot make the folder {}: {}; {}", std::exchange(attempt_.path, ""), error_text(error),
+      stays_ ? "this attempt has no log files"
+             : "of the errors that ranks record, the verdict will know only how they begin");
 }
 
 // Leaves the reason in errno if it fails. The root may have been removed since the last attempt.

@@ -121,7 +121,7 @@ TEST_CASE("a record that fits on no disk begins in the worker's slot", "[error_r
   CHECK_FALSE(slot(0));
   nowhere.clear();
   CHECK_FALSE(slot(1));
-  nowhere.keep({.message = "third"});
-  CHECK(slot(1)->message == "third");
+  ErrorFile().keep({.message = "third, without a file"});
+  CHECK(slot(1)->message == "third, without a file");
   CHECK_FALSE(slot(1)->caused_by_peer);
 }

@@ -4,6 +4,7 @@
 // for it.
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
@@ -20,6 +21,7 @@
 #include "ddp/collectives/failure/group_failure.h"
 #include "ddp/collectives/group_config.h"
 #include "ddp/collectives/group_state.h"
+#include "ddp/collectives/hang/event_report.h"
 #include "ddp/collectives/hang/flight_recorder.h"
 #include "ddp/collectives/queue/operation_queue.h"
 #include "ddp/store/hash_store.h"
@@ -47,6 +49,17 @@ void use(ProcessGroup& group, const Buffer& operand, int src) {
   const std::string error = error_of([&] { work.wait_host(100ms); });
   expect(error.find("is not done after 100 ms") != std::string::npos, "a timeout, not: " + error);
   group.recorder().hang().remind();
+}
+
+// Makes a pipe with this name, and returns its reader.
+FileDescriptor full_pipe(const std::string& path) {
+  REQUIRE(::mkfifo(path.c_str(), 0600) == 0);
+  FileDescriptor reader(::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
+  const FileDescriptor writer(::open(path.c_str(), O_WRONLY | O_NONBLOCK | O_CLOEXEC));
+  const std::string page(4096, 'x');
+  while (::write(writer.get(), page.data(), page.size()) > 0) {
+  }
+  return reader;
 }
 
 }  // namespace
@@ -118,17 +131,16 @@ TEST_CASE("a queue throws an error only once it is reported", "[break_report]") 
   CHECK(is_written);
 }
 
-// Nobody opens the other end of the pipe that is the file of events, so writing it blocks, as on a
-// network's disk that does not answer.
+// Nobody reads the full pipe that is the file of events, so writing it blocks, as on a network's
+// disk that does not answer.
 TEST_CASE("a rank that cannot write its report can still submit, and wait for a time",
           "[break_report]") {
   const Backend backend = GENERATE(from_range(test::backends()));
   CAPTURE(to_string(backend));
   const test::TemporaryDirectory folder;
   const std::string pipe = folder / "events";
-  REQUIRE(::mkfifo(pipe.c_str(), 0600) == 0);
   const test::ScopedVariable events("DDP_EVENTS_FILE", pipe);
-  FileDescriptor reader;  // opened once all have tried
+  FileDescriptor reader = full_pipe(pipe);  // closed once all have tried
   test::Gate used;
   test::run_groups(backend, 3, [&](ProcessGroup& group) {
     std::vector<float> values(2);
@@ -144,13 +156,22 @@ TEST_CASE("a rank that cannot write its report can still submit, and wait for a 
     const bool is_usable = using_it.wait_for(10s) == std::future_status::ready;
     used.raise();
     const bool all_used = used.wait_for(3);
-    if (group.rank() == 1) {
-      reader = FileDescriptor(::open(pipe.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
-    }
+    if (group.rank() == 1) reader.reset();
     expect(breaks, "the group to break");
     expect(is_usable && all_used, "bounded time");
     using_it.get();
     const std::string error = error_of([&] { broken.wait_host(); });
     expect(error.find("rank 1 aborted: on purpose") != std::string::npos, error);
   });
+}
+
+TEST_CASE("a pipe without a reader keeps no rank from its end", "[break_report]") {
+  const test::TemporaryDirectory folder;
+  const std::string pipe = folder / "events";
+  REQUIRE(::mkfifo(pipe.c_str(), 0600) == 0);
+  const test::ScopedVariable events("DDP_EVENTS_FILE", pipe);
+  auto writing = std::async(std::launch::async,
+                            [] { append_to_events_file(FlightRecorder(), "a rank", "an error"); });
+  CHECK(writing.wait_for(10s) == std::future_status::ready);
+  const FileDescriptor reader(::open(pipe.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
 }

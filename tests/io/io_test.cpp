@@ -266,8 +266,13 @@ TEST_CASE("a trace is one JSON array of events in microseconds", "[io][trace]") 
 
 TEST_CASE("a trace without events is an empty array", "[io][trace]") {
   const TemporaryDirectory directory;
-  { const ddp::TraceWriter trace(directory / "trace.json"); }
-  CHECK(nlohmann::json::parse(bytes_of(directory / "trace.json")).empty());
+  const fs::path path = directory / "trace.json";
+  ddp::test::write_bytes(path, "an older one");
+  { const ddp::TraceWriter of_a_failed_start(path); }
+  CHECK(bytes_of(path) == "an older one");
+  ddp::TraceWriter trace(path);
+  trace.finish();
+  CHECK(nlohmann::json::parse(bytes_of(path)).empty());
 }
 
 TEST_CASE("a full disk under the trace does not end the training", "[io][trace]") {

@@ -2,6 +2,8 @@
 #include "ddp/io/metrics_writer.h"
 
 #include <fcntl.h>
+#include <linux/fs.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -65,8 +67,26 @@ TEST_CASE("metrics can be read while they are written, and appended to", "[io][m
                Contains("this or another process is writing this file"));
     CHECK(bytes_of(path) == "{\"event\":\"step\",\"step\":1}\n{\"event\":\"epoch\"}\n");
   }
-  const ddp::MetricsWriter truncated(path);
-  CHECK(bytes_of(path).empty());
+  ddp::MetricsWriter later(path);
+  CHECK_FALSE(bytes_of(path).empty());
+  later.write("step", {});
+  CHECK(bytes_of(path) == "{\"event\":\"step\"}\n");
+}
+
+// With a file to which one may only append (chattr +a). Not all file systems and users can.
+TEST_CASE("a file that cannot be emptied is an error of the start", "[io][metrics]") {
+  const TemporaryDirectory directory;
+  const fs::path path = directory / "metrics.jsonl";
+  ddp::test::write_bytes(path, "old\n");
+  const ddp::FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  int flags = 0;
+  if (::ioctl(file.get(), FS_IOC_GETFLAGS, &flags) != 0) return;
+  const int append_only = flags | FS_APPEND_FL;
+  if (::ioctl(file.get(), FS_IOC_SETFLAGS, &append_only) != 0) return;
+  const std::string error = error_of([&] { const ddp::MetricsWriter writer(path); });
+  ::ioctl(file.get(), FS_IOC_SETFLAGS, &flags);
+  CHECK_THAT(error, Contains("cannot empty this file: Operation not permitted"));
+  CHECK(bytes_of(path) == "old\n");
 }
 
 TEST_CASE("metrics that are appended begin a new line, also behind a torn one", "[io][metrics]") {

@@ -228,7 +228,9 @@ TEST_CASE("a folder that has vanished costs an attempt its files, and not the jo
   const PrivateFolder own;
   RunFolder files({}, job_of("cafe"), own.path());
   std::filesystem::remove_all(own.path());
-  CHECK_THAT(files.begin_attempt(2, 1), Contains("the verdict will not know the errors"));
+  CHECK_THAT(
+      files.begin_attempt(2, 1),
+      Contains("of the errors that ranks record, the verdict will know only how they begin"));
   CHECK(files.attempt().path.empty());
 }
 

@@ -56,20 +56,22 @@ TextFile::TextFile(std::string origin, std::filesystem::path path, TextFileMode 
   struct stat status {};
   if (::fstat(fd_.get(), &status) != 0 || !S_ISREG(status.st_mode)) return;
   if (mode == TextFileMode::kTruncate) {
-    empty();
+    check_can_empty(status.st_size);
+    is_to_be_emptied_ = true;
   } else {
     end_torn_line(status.st_size);
   }
   ::flock(fd_.get(), LOCK_SH | LOCK_NB);  // so that nobody empties it; some file systems cannot
 }
 
-// Not what another job is writing.
-void TextFile::empty() {
+// Not what another job is writing, nor a file to which one may only append (chattr +a).
+void TextFile::check_can_empty(std::int64_t size) const {
   if (::flock(fd_.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
     throw FileError(origin_ + path_.string() +
                     ": this or another process is writing this file; choose another name");
   }
-  static_cast<void>(::ftruncate(fd_.get(), 0));
+  if (::ftruncate(fd_.get(), size) == 0) return;
+  throw FileError(origin_ + path_.string() + ": cannot empty this file: " + error_text(errno));
 }
 
 // Of a process that was killed, or whose disk was full.
@@ -82,7 +84,9 @@ void TextFile::end_torn_line(std::int64_t size) {
 void TextFile::write(std::string_view text) {
   if (failed_) return;
   const NoWriteSignals guard;
-  const int error = write_all(fd_.get(), text);
+  const bool is_emptied =
+      !std::exchange(is_to_be_emptied_, false) || ::ftruncate(fd_.get(), 0) == 0;
+  const int error = is_emptied ? write_all(fd_.get(), text) : errno;
   if (error == 0) return;
   failed_ = true;
   logging::error(origin_ + path_.string() +

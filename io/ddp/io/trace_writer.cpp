@@ -25,7 +25,9 @@ double microseconds(Clock::duration duration) {
 TraceWriter::TraceWriter(std::filesystem::path path)
     : file_("trace_writer", std::move(path), TextFileMode::kTruncate), origin_(Clock::now()) {}
 
-TraceWriter::~TraceWriter() { finish(); }
+TraceWriter::~TraceWriter() {
+  if (!is_empty_) finish();
+}
 
 void TraceWriter::add_process(int process, std::string_view name, std::string_view label) {
   const auto describe = [&](const char* what, const OrderedJson& arguments) {

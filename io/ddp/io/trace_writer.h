@@ -48,7 +48,8 @@ class TraceWriter {
   void span(Lane lane, std::string_view name, const Interval& interval,
             std::initializer_list<Metric> arguments = {});
 
-  // Writes what is pending and the end of the array; the destructor does it, too.
+  // Writes what is pending and the end of the array; the destructor does it, too, unless there is
+  // nothing in the array: the training may have failed at the start, and the file is as it was.
   void finish();
   [[nodiscard]] bool failed() const { return file_.failed(); }
 

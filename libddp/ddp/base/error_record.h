@@ -38,12 +38,14 @@ struct ErrorRecord {
 [[nodiscard]] bool is_caused_by_peer(const std::exception_ptr& error);
 
 // The file for this process's record. Only the first record is kept: later errors follow from it.
+// Where there is no file, or no room, a record's beginning is kept in the WorkerSlot, if there is
+// one.
 class ErrorFile {
  public:
-  ErrorFile() = default;  // writes nothing
+  ErrorFile() = default;  // no file
   explicit ErrorFile(std::string path) : path_(std::move(path)) {}
 
-  // The file that TORCHELASTIC_ERROR_FILE names; without it, one that writes nothing.
+  // The file that TORCHELASTIC_ERROR_FILE names, if it does.
   static ErrorFile from_environment();
 
   // These never fail: an error here would hide the one that is being reported.

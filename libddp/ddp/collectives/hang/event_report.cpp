@@ -91,6 +91,15 @@ std::string describe_event(const Event& event, const FlightRecorder& recorder,
   return (known == operations.end() ? "an older operation" : known->second) + ": " + verb;
 }
 
+// Waits for a pipe's reader to read, but not for there to be one. Returns an errno or 0.
+int append_text_to(const char* path, std::string_view text) {
+  constexpr int kFlags = O_WRONLY | O_CREAT | O_APPEND | O_NONBLOCK | O_CLOEXEC;
+  const FileDescriptor file(::open(path, kFlags, 0666));
+  if (!file.is_open()) return errno;
+  ::fcntl(file.get(), F_SETFL, O_APPEND);
+  return write_all(file.get(), text);
+}
+
 }  // namespace
 
 std::string describe_events(const FlightRecorder& recorder, std::string_view title) {
@@ -115,8 +124,7 @@ void append_to_events_file(const FlightRecorder& recorder, std::string_view titl
     const std::string text =
         describe_events(recorder, title) + "error: " + std::string(error) + "\n";
     const NoWriteSignals guard;
-    const FileDescriptor file(::open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666));
-    const int failure = file.is_open() ? write_all(file.get(), text) : errno;
+    const int failure = append_text_to(path, text);
     if (failure == 0) return;
     logging::warning("[events] DDP_EVENTS_FILE=" + std::string(path) +
                      ": cannot write the last events: " + error_text(failure));
