@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <future>
 #include <memory>
 #include <stdexcept>
 #include <string>
@@ -18,6 +19,7 @@
 #include "ddp/engine/distributed_data_parallel.h"
 #include "support/differences.h"
 #include "support/engine.h"
+#include "support/gate.h"
 
 using namespace ddp;
 using test::error_of;
@@ -82,6 +84,26 @@ class DoublingHook final : public GradientHook {
  private:
   ProcessGroup& group_;
   int& finished_;
+  Work work_;
+};
+
+// A hook whose first launch takes until another thread has called the engine, too.
+class SlowHook final : public GradientHook {
+ public:
+  SlowHook(ProcessGroup& group, test::Gate& begun, test::Gate& may_end)
+      : group_(group), begun_(begun), may_end_(may_end) {}
+  std::string name() const override { return "slow"; }
+  Work launch(const GradientBucket& bucket, Stream producer) override {
+    begun_.raise();
+    static_cast<void>(may_end_.wait_for(1));
+    return work_ = group_.all_reduce(bucket.gradients, ReduceOp::kSum, producer);
+  }
+  void finish(const GradientBucket&, Stream consumer) override { work_.wait(consumer); }
+
+ private:
+  ProcessGroup& group_;
+  test::Gate& begun_;
+  test::Gate& may_end_;
   Work work_;
 };
 
@@ -305,5 +327,29 @@ TEST_CASE("a hook's own group ends before the buckets in which it reduces", "[en
       ddp.wait();
     };
     expect(!error_of(run_step).empty(), "both ranks fail");
+  });
+}
+
+TEST_CASE("two threads in one engine are an error of the second", "[engine][threads]") {
+  run_groups(Backend::kShm, 2, [](ProcessGroup& group) {
+    test::Gate begun, may_end;
+    MixedModel model({DType::kFloat32, DType::kFloat64});
+    const auto slow = [&](ProcessGroup& g, const BucketLayout&) {
+      return std::make_unique<SlowHook>(g, begun, may_end);
+    };
+    DistributedDataParallel ddp(group.shared_from_this(), model.parameters, {.hook = slow});
+    for (std::size_t i = 0; i < 2; ++i) fill(ddp.gradient(i), 1);
+    (void)ddp.begin_step();
+    auto marking = std::async(std::launch::async, [&] { ddp.mark_ready(1); });
+    expect(begun.wait_for(1), "a launch");
+    for (const std::string& error :
+         {error_of([&] { ddp.mark_ready(0); }), error_of([&] { ddp.wait(); })}) {
+      expect(error.find("while another thread was in one of them") != std::string::npos, error);
+    }
+    may_end.raise();
+    marking.get();
+    ddp.mark_ready(0);
+    ddp.wait();
+    for (std::size_t i = 0; i < 2; ++i) expect(element(ddp.gradient(i), 0) == 1, "the mean");
   });
 }

@@ -4,6 +4,7 @@
 #include <string>
 #include <utility>
 
+#include "ddp/engine/checks/sole_call.h"
 #include "ddp/engine/distributed_data_parallel_impl.h"
 #include "ddp/engine/ready_order.h"
 
@@ -44,10 +45,14 @@ void DistributedDataParallel::vote(std::size_t slot, bool in_favour) {
 }
 
 [[gnu::hot]] void DistributedDataParallel::mark_ready(std::size_t i, Stream stream) {
+  const SoleCall call(impl_->is_running());
   impl_->mark_ready(i, stream);
 }
 
-[[gnu::hot]] void DistributedDataParallel::wait(Stream stream) { impl_->wait(stream); }
+[[gnu::hot]] void DistributedDataParallel::wait(Stream stream) {
+  const SoleCall call(impl_->is_running());
+  impl_->wait(stream);
+}
 
 void DistributedDataParallel::wait_host() const { impl_->wait_host(); }
 
