@@ -15,12 +15,14 @@
 #include "ddp/collectives/host_collectives.h"
 #include "ddp/collectives/on_rank0.h"
 #include "ddp/io/checkpoint_file.h"
+#include "run_identity.h"
 
 namespace train {
 namespace {
 
 constexpr const char* kAuto = "auto";
 constexpr const char* kNone = "none";
+constexpr const char* kRun = "run";  // in the metadata
 
 ddp::CheckpointName name_of(const TrainingState& state) {
   if (state.position.consumed == 0) return {.epochs = state.position.epoch, .step = {}};
@@ -65,10 +67,23 @@ void Checkpointing::open_directory() {
   directory_.emplace(
       ddp::CheckpointDirectoryOptions{.path = options_.directory, .keep = options_.keep});
   writer_.emplace(*directory_);
-  // Existing checkpoints were saved by this job's earlier attempts, whatever the first attempt
-  // started from.
-  const bool is_restart = ddp::WorkerEnv::from_environment().restart_count > 0;
-  if (is_restart && !directory_->names().empty()) options_.resume = kAuto;
+  run_ = run_identity();
+  if (options_.resume != kAuto && has_saved_before()) options_.resume = kAuto;
+}
+
+// Whether an earlier attempt of this run has saved the newest checkpoint, whatever it started from.
+// Those of another job, or of a branch that this run was to leave, count as in a first attempt.
+bool Checkpointing::has_saved_before() const {
+  if (run_.empty() || ddp::WorkerEnv::from_environment().restart_count == 0) return false;
+  const auto metadata = directory_->newest_metadata();
+  if (!metadata) return false;
+  const auto found = metadata->find(kRun);
+  return found != metadata->end() && found->second == run_;
+}
+
+void Checkpointing::sign(ddp::SafetensorsMetadata& metadata) const {
+  metadata.erase(kRun);
+  if (!run_.empty()) metadata[kRun] = run_;
 }
 
 std::optional<TrainingState> Checkpointing::resume() {
@@ -166,6 +181,7 @@ void Checkpointing::move_into_directory(const ddp::LoadedCheckpoint& loaded,
     best_score_.reset();
     info.metadata.erase("best_score");
   }
+  sign(info.metadata);
   directory_->go_back_to(info.name);
   directory_->save(info, loaded.content.tensors);
 }
@@ -181,6 +197,7 @@ void Checkpointing::save(TrainingState state) {
   state.best_score = best_score_;
   ddp::CheckpointInfo info{.name = name_of(state), .metadata = job_.all(), .is_best = is_best};
   write_state(state, info.metadata);
+  sign(info.metadata);
   last_ = options_.directory / to_string(info.name);
   writer_->save(std::move(info), tensors_, stream_);
 }

@@ -59,6 +59,9 @@ class Checkpointing {
 
  private:
   void open_directory();
+  [[nodiscard]] bool has_saved_before() const;
+  // Notes in a checkpoint's metadata which run saves it.
+  void sign(ddp::SafetensorsMetadata& metadata) const;
   [[nodiscard]] std::optional<TrainingState> load();
   [[nodiscard]] std::optional<ddp::LoadedCheckpoint> find();
   void check_best_alone() const;
@@ -75,6 +78,7 @@ class Checkpointing {
   ddp::Stream stream_;
   std::string remark_;
   // On rank 0.
+  std::string run_;  // run_identity()
   std::optional<double> best_score_;
   std::filesystem::path last_;
   std::optional<ddp::CheckpointDirectory> directory_;

@@ -27,10 +27,10 @@ namespace {
 
 constexpr Timeout kUntilNameChanges{1000};
 
-std::string random_run_id() {
+std::string random_id() {
   std::uint64_t bits = 0;
   if (::getrandom(&bits, sizeof(bits), 0) != static_cast<ssize_t>(sizeof(bits))) {
-    throw SystemError("cannot draw a run id", errno);
+    throw SystemError("cannot draw a random id", errno);
   }
   return fmt::format("{:016x}", bits);
 }
@@ -103,7 +103,8 @@ JobSite open_on_one_node(const NodeOptions& options, StoreHost host, const JobLa
     site.store = serve_store(std::span(&options.endpoint, 1));
   }
   site.layout.store = site.store ? site.store->endpoint() : choose_worker_port(options.endpoint);
-  site.layout.run_id = options.run_id.value_or(random_run_id());
+  site.layout.run_id = options.run_id.value_or(random_id());
+  site.layout.launch_id = random_id();
   return site;
 }
 
@@ -130,7 +131,7 @@ NodePlan plan_node(const NodeOptions& options, const WorkerPlan& workers,
   if (server == nullptr) return plan;
   plan.listening = server->endpoints();
   if (!plan.rank) plan.rank = 0;
-  if (plan.run_id.empty()) plan.run_id = random_run_id();
+  if (plan.run_id.empty()) plan.run_id = random_id();
   // If the workers host their own store, they do not meet where the launchers do.
   if (workers.store_host == StoreHost::kWorker) {
     plan.worker_port = choose_worker_port({options.endpoint.host, 0}).port;
@@ -145,6 +146,7 @@ JobLayout layout_after(const Meeting& meeting, const JobLayout& assumed) {
   layout.world_size = meeting.world_size();
   layout.store.port = meeting.worker_port;
   layout.run_id = meeting.run_id;
+  layout.launch_id = random_id();
   return layout;
 }
 

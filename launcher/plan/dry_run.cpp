@@ -85,6 +85,7 @@ void describe_value(EnvironmentBlock& block, const std::string& name, const char
 
 std::vector<PlannedWorker> preview(const WorkerPlan& plan, JobLayout layout) {
   if (layout.run_id.empty()) layout.run_id = "(a random one)";
+  layout.launch_id = "(a random one)";
   // With empty paths these variables would be missing.
   const Attempt attempt{.folder = {"?"}, .worker_slots = "?"};
   PlannedWorkers workers;

@@ -107,6 +107,7 @@ EnvironmentBlock worker_environment(const WorkerPlan& plan, const JobLayout& lay
     set(block, "DDP_CRASH_FILE", attempt.folder.crash_file(local_rank));
     if (has_files(plan.logs)) set(block, "DDP_EVENTS_FILE", attempt.folder.events_file(local_rank));
   }
+  if (!layout.launch_id.empty()) set(block, "DDP_LAUNCH_ID", layout.launch_id);
   if (!attempt.worker_slots.empty()) set(block, "DDP_WORKER_SLOTS", attempt.worker_slots);
   return block;
 }

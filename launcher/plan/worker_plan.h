@@ -57,6 +57,8 @@ struct JobLayout {
   int world_size = 1;
   Endpoint store = {};
   std::string run_id = {};
+  // Of this launcher's run alone, which a run id that the user or a scheduler chose may not be.
+  std::string launch_id = {};
   bool on_one_host = true;  // whether all nodes are on one host
 };
 

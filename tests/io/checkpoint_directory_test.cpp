@@ -41,18 +41,13 @@ using ddp::test::entries_of;
 using ddp::test::error_of;
 using ddp::test::FileSizeLimit;
 using ddp::test::newest_value;
+using ddp::test::save_epoch;
 using ddp::test::TemporaryDirectory;
 using ddp::test::value_in;
 using ddp::test::write_bytes;
 using Model = ddp::test::OneTensorModel;
 
 namespace {
-
-void save(CheckpointDirectory& directory, std::int64_t epochs, bool is_best = false) {
-  Model model(static_cast<float>(epochs));
-  directory.save({.name = after_epoch(epochs), .metadata = {}, .is_best = is_best},
-                 model.tensors());
-}
 
 // The pid of a process that has ended.
 pid_t dead_pid() {
@@ -64,44 +59,24 @@ pid_t dead_pid() {
 
 }  // namespace
 
-TEST_CASE("checkpoints are named, and ordered by progress", "[checkpoint]") {
-  const CheckpointName inside{.epochs = 2, .step = 1100};
-  CHECK(to_string(after_epoch(2)) == "model_epoch_2.safetensors");
-  CHECK(to_string(inside) == "model_epoch_2_step_1100.safetensors");
-  CHECK(after_epoch(2) < inside);
-  CHECK(inside < after_epoch(3));
-  CHECK(after_epoch(9) < after_epoch(10));
-  for (const CheckpointName& name : {after_epoch(0), after_epoch(12), inside}) {
-    CHECK(ddp::parse_checkpoint_name(to_string(name)) == name);
-  }
-  for (const char* text :
-       {"", "model_epoch_", "model_epoch_x.safetensors", "model_epoch_-1.safetensors",
-        "model_epoch_007.safetensors", "model_epoch_1_step_.safetensors", "model_best.safetensors",
-        "../model_epoch_1.safetensors", "model_epoch_1.safetensors.tmp.1.0",
-        "model_epoch_99999999999999999999.safetensors"}) {
-    CAPTURE(text);
-    CHECK_FALSE(ddp::parse_checkpoint_name(text));
-  }
-}
-
 TEST_CASE("the newest K and the best are kept", "[checkpoint][directory]") {
   const TemporaryDirectory parent;
   const fs::path path = parent / "a/b";
   CheckpointDirectory directory({.path = path, .keep = 2});
   CHECK_FALSE(directory.load_newest());
-  for (const int epoch : {1, 2, 3, 4, 5}) save(directory, epoch, epoch == 2);
+  for (const int epoch : {1, 2, 3, 4, 5}) save_epoch(directory, epoch, epoch == 2);
   CHECK(bytes_of(path / "latest") == "model_epoch_5.safetensors\nmodel_epoch_4.safetensors\n");
   CHECK(entries_of(path) == 4);
   CHECK(newest_value(path) == 5);
   CHECK(value_in(path / "model_best.safetensors") == 2);
-  save(directory, 6, true);
+  save_epoch(directory, 6, true);
   CHECK(value_in(path / "model_best.safetensors") == 6);
-  save(directory, 6, true);  // saved again, as after a resume
+  save_epoch(directory, 6, true);  // saved again, as after a resume
   CHECK(bytes_of(path / "latest") == "model_epoch_6.safetensors\nmodel_epoch_5.safetensors\n");
   CHECK(entries_of(path) == 4);
 
   CheckpointDirectory all({.path = path, .keep = 0});
-  for (const int epoch : {7, 8, 9}) save(all, epoch);
+  for (const int epoch : {7, 8, 9}) save_epoch(all, epoch);
   CHECK(all.names().size() == 5);
   CHECK_THROWS_AS(CheckpointDirectory({.path = path, .keep = -1}), std::invalid_argument);
 }
@@ -133,7 +108,7 @@ TEST_CASE("a checkpoint whose name would not be recognised is not saved",
           "[checkpoint][directory]") {
   const TemporaryDirectory place;
   CheckpointDirectory directory({.path = place.path()});
-  CHECK(error_of([&] { save(directory, -1); }) ==
+  CHECK(error_of([&] { save_epoch(directory, -1); }) ==
         "[checkpoint] model_epoch_-1.safetensors: epochs and steps count from 0");
   Model model(1);
   CHECK_THROWS_AS(
@@ -145,9 +120,9 @@ TEST_CASE("a checkpoint whose name would not be recognised is not saved",
 TEST_CASE("a file that is not listed is left alone", "[checkpoint][directory]") {
   const TemporaryDirectory directory;
   CheckpointDirectory checkpoints({.path = directory.path(), .keep = 1});
-  save(checkpoints, 2);
+  save_epoch(checkpoints, 2);
   write_bytes(directory / "model_epoch_1.safetensors", "mine");
-  save(checkpoints, 3);
+  save_epoch(checkpoints, 3);
   CHECK(bytes_of(directory / "model_epoch_1.safetensors") == "mine");
   CHECK_FALSE(fs::exists(directory / "model_epoch_2.safetensors"));
 }
@@ -155,13 +130,13 @@ TEST_CASE("a file that is not listed is left alone", "[checkpoint][directory]") 
 TEST_CASE("a damaged newest checkpoint is skipped", "[checkpoint][directory][damage]") {
   const TemporaryDirectory directory;
   CheckpointDirectory writer({.path = directory.path()});
-  for (const int epoch : {1, 2, 3}) save(writer, epoch);
+  for (const int epoch : {1, 2, 3}) save_epoch(writer, epoch);
   const fs::path newest = directory / "model_epoch_3.safetensors";
   write_bytes(newest, damaged(newest, fs::file_size(newest) - 1));
   CheckpointDirectory reader({.path = directory.path()});
   CHECK(value_in(reader.load_newest().value().path) == 2);
   CHECK(reader.names() == std::vector<CheckpointName>{after_epoch(2), after_epoch(1)});
-  save(reader, 3);
+  save_epoch(reader, 3);
   CHECK(newest_value(directory.path()) == 3);
 
   for (const int epoch : {1, 2, 3}) {
@@ -177,12 +152,29 @@ TEST_CASE("a damaged newest checkpoint is skipped", "[checkpoint][directory][dam
   CHECK_FALSE(CheckpointDirectory({.path = directory.path()}).load_newest());
 }
 
+TEST_CASE("the newest checkpoint's metadata are read without its data", "[checkpoint][directory]") {
+  const TemporaryDirectory directory;
+  CheckpointDirectory writer({.path = directory.path()});
+  CHECK_FALSE(writer.newest_metadata());
+  Model model(1);
+  for (const int epoch : {1, 2}) {
+    writer.save({.name = after_epoch(epoch), .metadata = {{"epoch", metadata_text(epoch)}}},
+                model.tensors());
+  }
+  const fs::path newest = directory / "model_epoch_2.safetensors";
+  write_bytes(newest, damaged(newest, fs::file_size(newest) - 1));
+  CHECK(writer.newest_metadata().value().at("epoch") == "2");
+  write_bytes(newest, damaged(newest, 1));
+  CHECK(writer.newest_metadata().value().at("epoch") == "1");
+  CHECK(writer.names().size() == 2);
+}
+
 TEST_CASE("a directory with only model_best is not an empty one", "[checkpoint][directory]") {
   const TemporaryDirectory directory;
   const fs::path best = directory / "model_best.safetensors";
   CheckpointDirectory writer({.path = directory.path()});
   CHECK_FALSE(writer.has_best());
-  save(writer, 1, true);
+  save_epoch(writer, 1, true);
   CHECK(writer.has_best());
   for (const char* name : {"latest", "model_epoch_1.safetensors"}) fs::remove(directory / name);
   CheckpointDirectory reader({.path = directory.path()});
@@ -200,8 +192,8 @@ TEST_CASE("if all checkpoints are damaged, the error names a best one that is no
   const TemporaryDirectory directory;
   const fs::path best = directory / "model_best.safetensors";
   CheckpointDirectory writer({.path = directory.path()});
-  save(writer, 1, true);
-  save(writer, 2);
+  save_epoch(writer, 1, true);
+  save_epoch(writer, 2);
   for (const std::int64_t epoch : {1, 2}) {  // as new files, since one is linked to the best one
     const fs::path file = directory / to_string(after_epoch(epoch));
     const std::string bytes = damaged(file, fs::file_size(file) - 1);
@@ -227,7 +219,7 @@ TEST_CASE("a newest checkpoint that the system cannot read is an error and is no
           "[checkpoint][directory][disk]") {
   const TemporaryDirectory directory;
   CheckpointDirectory writer({.path = directory.path()});
-  for (const int epoch : {1, 2}) save(writer, epoch);
+  for (const int epoch : {1, 2}) save_epoch(writer, epoch);
   const fs::path newest = directory / "model_epoch_2.safetensors";
   fs::remove(newest);
   fs::create_symlink(newest, newest);
@@ -239,83 +231,13 @@ TEST_CASE("a newest checkpoint that the system cannot read is an error and is no
   CHECK(newest_value(directory.path()) == 1);
 }
 
-TEST_CASE("a link that a user named latest is replaced, and not what it leads to",
-          "[checkpoint][directory]") {
-  const TemporaryDirectory directory;
-  CheckpointDirectory checkpoints({.path = directory.path()});
-  save(checkpoints, 1);
-  fs::remove(directory / "latest");
-  fs::create_symlink("model_epoch_1.safetensors", directory / "latest");
-  save(checkpoints, 2);
-  CHECK(fs::is_regular_file(fs::symlink_status(directory / "latest")));
-  CHECK(value_in(directory / "model_epoch_1.safetensors") == 1);
-  CHECK(newest_value(directory.path()) == 2);
-}
-
-TEST_CASE("a list that is no file is an error", "[checkpoint][directory][disk]") {
-  const TemporaryDirectory directory;
-  REQUIRE(mkfifo((directory / "latest").c_str(), 0600) == 0);
-  CHECK_THAT(error_of([&] { const CheckpointDirectory reader({.path = directory.path()}); }),
-             Contains("latest: is not a regular file"));
-}
-
-TEST_CASE("a list that the system cannot read is an error, too", "[checkpoint][directory][disk]") {
-  const TemporaryDirectory directory;
-  CheckpointDirectory writer({.path = directory.path()});
-  save(writer, 1);
-  fs::remove(directory / "latest");
-  fs::create_symlink("/proc/self/mem", directory / "latest");  // its first page cannot be read
-  CHECK_THAT(error_of([&] { const CheckpointDirectory reader({.path = directory.path()}); }),
-             Contains("cannot read " + directory.path().string()) &&
-                 Contains("latest: cannot be read: Input/output error"));
-}
-
-TEST_CASE("without a list the order follows from the names", "[checkpoint][directory]") {
-  const TemporaryDirectory directory;
-  CheckpointDirectory writer({.path = directory.path(), .keep = 0});
-  for (const int epoch : {1, 9, 10}) save(writer, epoch);
-  fs::remove(directory / "latest");
-  CHECK(newest_value(directory.path()) == 10);
-  for (const char* nonsense : {"", "\n", "/etc/passwd\n", "model_epoch_9.safetensors\n\xff"}) {
-    write_bytes(directory / "latest", nonsense);
-    CHECK(newest_value(directory.path()) == 10);
-  }
-  for (const char* end : {"\n", "\r\n"}) {
-    write_bytes(directory / "latest", std::string("model_epoch_9.safetensors") + end);
-    CHECK(newest_value(directory.path()) == 9);
-  }
-}
-
-// As after a bit of the newest one's number has changed.
-TEST_CASE("a list with a name twice is none, and no file that is kept is removed",
-          "[checkpoint][directory][damage]") {
-  const TemporaryDirectory directory;
-  CheckpointDirectory writer({.path = directory.path()});
-  for (const int epoch : {1, 2, 3}) save(writer, epoch);
-  std::string list = bytes_of(directory / "latest");
-  list[list.find('3')] ^= 1;
-  write_bytes(directory / "latest", list);
-  const ddp::test::StderrCapture log;
-  CheckpointDirectory reader({.path = directory.path()});
-  CHECK_THAT(log.text(), Contains((directory / "latest").string() +
-                                  " is not a list of checkpoints: using the names of the files "
-                                  "there instead"));
-  CHECK(value_in(reader.load_newest().value().path) == 3);
-  save(reader, 4);
-  CHECK(bytes_of(directory / "latest") ==
-        "model_epoch_4.safetensors\nmodel_epoch_3.safetensors\nmodel_epoch_2.safetensors\n");
-  for (const CheckpointName& name : reader.names()) {
-    CHECK(value_in(directory / to_string(name)) == static_cast<float>(name.epochs));
-  }
-}
-
 TEST_CASE("after a resume from an earlier checkpoint, later ones are not listed",
           "[checkpoint][directory]") {
   const TemporaryDirectory directory;
   CheckpointDirectory checkpoints({.path = directory.path(), .keep = 2});
-  for (const int epoch : {4, 5}) save(checkpoints, epoch);
+  for (const int epoch : {4, 5}) save_epoch(checkpoints, epoch);
   checkpoints.go_back_to(after_epoch(4));
-  save(checkpoints, 4);
+  save_epoch(checkpoints, 4);
   CHECK(bytes_of(directory / "latest") == "model_epoch_4.safetensors\n");
   CHECK(fs::exists(directory / "model_epoch_5.safetensors"));
   CHECK(newest_value(directory.path()) == 4);
@@ -325,7 +247,7 @@ TEST_CASE("the checkpoint that a training goes back to is its newest, also befor
           "[checkpoint][directory]") {
   const TemporaryDirectory directory;
   CheckpointDirectory checkpoints({.path = directory.path()});
-  for (const int epoch : {3, 4, 5}) save(checkpoints, epoch);
+  for (const int epoch : {3, 4, 5}) save_epoch(checkpoints, epoch);
   checkpoints.go_back_to(after_epoch(4));
   CHECK(checkpoints.names() == std::vector{after_epoch(4), after_epoch(3)});
   const std::optional<LoadedCheckpoint> loaded = checkpoints.load_newest();
@@ -337,7 +259,7 @@ TEST_CASE("a full disk is an error that names file and tensor, and the old file 
           "[checkpoint][directory][disk]") {
   const TemporaryDirectory directory;
   CheckpointDirectory checkpoints({.path = directory.path(), .keep = 1});
-  save(checkpoints, 1, true);
+  save_epoch(checkpoints, 1, true);
   std::vector<double> values(10000);
   const NamedBuffer large{"fc1.weight", {10000}, buffer_of(values)};
   std::string error;
@@ -353,7 +275,7 @@ TEST_CASE("a full disk is an error that names file and tensor, and the old file 
   CHECK(newest_value(directory.path()) == 1);
   CHECK(value_in(directory / "model_best.safetensors") == 1);
   CHECK(entries_of(directory.path()) == 3);
-  save(checkpoints, 2);
+  save_epoch(checkpoints, 2);
   CHECK(newest_value(directory.path()) == 2);
 }
 
@@ -393,7 +315,7 @@ TEST_CASE("the next save removes what killed processes left", "[checkpoint][dire
   }
   const std::vector<std::string> not_ours = {"results" + dead, "model.safetensors" + own};
   for (const std::string& name : not_ours) write_bytes(directory / name, "somebody's");
-  save(checkpoints, 2);
+  save_epoch(checkpoints, 2);
   CHECK_FALSE(fs::exists(directory / ("model_epoch_1.safetensors" + dead)));
   CHECK_FALSE(fs::exists(directory / ("model_epoch_1.safetensors" + own)));
   CHECK_FALSE(fs::exists(directory / ("model_epoch_1.safetensors" + reused)));

@@ -53,6 +53,7 @@ TEST_CASE("a plan leaves out what is chosen only at the start", "[dry-run]") {
                        Catch::Matchers::Contains("TORCHELASTIC_ERROR_FILE='(a file of its own)'"));
   CHECK_THAT(text, Catch::Matchers::Contains("DDP_CRASH_FILE='(a file of its own)'") &&
                        Catch::Matchers::Contains("DDP_WORKER_SLOTS='(memory of the launcher)'") &&
+                       Catch::Matchers::Contains("DDP_LAUNCH_ID='(a random one)'") &&
                        !Catch::Matchers::Contains("DDP_EVENTS_FILE"));
   plan.logs.directory = "logs";
   CHECK_THAT(format_dry_run(preview(plan, layout)),

@@ -29,6 +29,13 @@ class OneTensorModel {
   std::vector<float> values_;
 };
 
+// Saves the number of epochs.
+inline void save_epoch(CheckpointDirectory& directory, std::int64_t epochs, bool is_best = false) {
+  OneTensorModel model(static_cast<float>(epochs));
+  directory.save({.name = after_epoch(epochs), .metadata = {}, .is_best = is_best},
+                 model.tensors());
+}
+
 inline float value_in(const std::filesystem::path& file) {
   OneTensorModel model(-1);
   restore_tensors(file, load_checkpoint(file), model.tensors());

@@ -134,6 +134,17 @@ std::optional<LoadedCheckpoint> CheckpointDirectory::load_newest() {
   }
 }
 
+std::optional<SafetensorsMetadata> CheckpointDirectory::newest_metadata() const {
+  for (const CheckpointName& name : names_) {
+    try {
+      return load_safetensors_metadata(options_.path / to_string(name));
+    } catch (const FileError& error) {
+      if (is_error_of_system(error)) throw;
+    }
+  }
+  return std::nullopt;
+}
+
 std::filesystem::path CheckpointDirectory::best() const { return options_.path / kBest; }
 
 bool CheckpointDirectory::has_best() const {

@@ -81,6 +81,10 @@ class CheckpointDirectory {
   // no memory), since that one may be intact.
   [[nodiscard]] std::optional<LoadedCheckpoint> load_newest();
 
+  // The metadata of the newest checkpoint whose header is intact; its data are not read. Nothing if
+  // there is none. Throws FileError if the system fails to read one.
+  [[nodiscard]] std::optional<SafetensorsMetadata> newest_metadata() const;
+
   // Goes back to an earlier checkpoint: those of greater progress no longer belong to the training.
   // Their files stay, unless one of the same name is saved. On disk it takes effect with the next
   // save.

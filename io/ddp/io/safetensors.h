@@ -43,4 +43,7 @@ struct Safetensors {
 // the reason nested: a FileError for a bad file, a SystemError if the system failed.
 [[nodiscard]] Safetensors load_safetensors(const std::filesystem::path& path);
 
+// Reads only the header, with the same errors.
+[[nodiscard]] SafetensorsMetadata load_safetensors_metadata(const std::filesystem::path& path);
+
 }  // namespace ddp

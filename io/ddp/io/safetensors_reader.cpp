@@ -83,13 +83,18 @@ Safetensors read_tensors(RegularFile& file, SafetensorsHeader header) {
 
 }  // namespace
 
-Safetensors load_safetensors(const std::filesystem::path& path) {
-  try {
-    RegularFile file(path);
-    return read_tensors(file, read_header(file));
-  } catch (const std::exception&) {
-    std::throw_with_nested(FileError("[safetensors] cannot load " + path.string()));
-  }
+Safetensors load_safetensors(const std::filesystem::path& path) try {
+  RegularFile file(path);
+  return read_tensors(file, read_header(file));
+} catch (const std::exception&) {
+  std::throw_with_nested(FileError("[safetensors] cannot load " + path.string()));
+}
+
+SafetensorsMetadata load_safetensors_metadata(const std::filesystem::path& path) try {
+  RegularFile file(path);
+  return read_header(file).metadata;
+} catch (const std::exception&) {
+  std::throw_with_nested(FileError("[safetensors] cannot load " + path.string()));
 }
 
 }  // namespace ddp
