@@ -199,6 +199,7 @@ TEST_CASE("a disk that fails when a checkpoint is flushed is an error, and the o
     CHECK(fs::exists(place / "model_epoch_1.safetensors"));
     CHECK(std::ranges::count(recording.calls, "unlink model_epoch_1.safetensors") == 0);
     CHECK(std::ranges::count(recording.calls, "rename latest.tmp latest") == 0);
+    CHECK_FALSE(fs::exists(place / "model_epoch_2.safetensors"));
   }
   CHECK(newest_epoch(place.path()) == 1);
   save(directory, 2);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "ddp/io/checkpoint_directory.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <exception>
 #include <new>
@@ -65,6 +66,15 @@ bool is_error_of_system(const std::exception& error) {
   return false;
 }
 
+bool try_to_remove(const std::filesystem::path& file) {
+  std::error_code error;
+  std::filesystem::remove(file, error);
+  if (error) {
+    logging::warning("[checkpoint] cannot remove " + file.string() + ": " + error.message());
+  }
+  return !error;
+}
+
 }  // namespace
 
 bool is_name_in_checkpoint_directory(std::string_view name) {
@@ -100,10 +110,29 @@ void CheckpointDirectory::save(const CheckpointInfo& info, std::span<const Named
   const std::filesystem::path file = options_.path / to_string(info.name);
   remove_orphaned_temporaries(options_.path, is_name_in_checkpoint_directory);
   save_checkpoint(file, tensors, info.metadata);
-  if (info.is_best) save_best(file, info, tensors);
-  std::erase(names_, info.name);
-  names_.insert(names_.begin(), info.name);
-  list_and_prune();
+  try {
+    if (info.is_best) save_best(file, info, tensors);
+    std::erase(names_, info.name);
+    names_.insert(names_.begin(), info.name);
+    write_list();
+  } catch (...) {
+    remove_unlisted(info.name);
+    throw;
+  }
+  prune();
+}
+
+// Without its line in `latest`, nobody would ever use or remove the file. An error can also come
+// after `latest` was replaced; and without one, the file is found by its name.
+void CheckpointDirectory::remove_unlisted(const CheckpointName& name) {
+  try {
+    const std::vector<CheckpointName> listed = read_checkpoint_list(options_.path);
+    if (std::ranges::find(listed, name) != listed.end()) return;
+  } catch (const FileError&) {
+    return;  // nobody knows
+  }
+  std::erase(names_, name);
+  (void)try_to_remove(options_.path / to_string(name));
 }
 
 std::optional<LoadedCheckpoint> CheckpointDirectory::load_newest() {
@@ -113,7 +142,7 @@ std::optional<LoadedCheckpoint> CheckpointDirectory::load_newest() {
     const std::filesystem::path file = options_.path / to_string(names_[i]);
     try {
       LoadedCheckpoint loaded{file, load_checkpoint(file)};
-      names_.erase(names_.begin(), names_.begin() + static_cast<std::ptrdiff_t>(i));
+      demote_first(i);
       return loaded;
     } catch (const FileError& error) {
       if (is_error_of_system(error)) throw;
@@ -184,21 +213,30 @@ void CheckpointDirectory::save_best(const std::filesystem::path& file, const Che
   if (!link_atomically(file, best())) save_checkpoint(best(), tensors, info.metadata);
 }
 
+// Makes the first names the last ones, which are removed first, and forgets missing files.
+void CheckpointDirectory::demote_first(std::size_t count) {
+  std::ranges::rotate(names_, names_.begin() + static_cast<std::ptrdiff_t>(count));
+  const auto first = names_.end() - static_cast<std::ptrdiff_t>(count);
+  names_.erase(std::remove_if(first, names_.end(),
+                              [this](const CheckpointName& name) {
+                                std::error_code ignored;
+                                const auto file = options_.path / to_string(name);
+                                return !std::filesystem::exists(symlink_status(file, ignored));
+                              }),
+               names_.end());
+}
+
 // A process that is killed in between leaves old files that are still listed; the next save removes
-// them.
-void CheckpointDirectory::list_and_prune() {
-  write_list();
+// them, and tries again to remove those that stay listed because it was not possible.
+void CheckpointDirectory::prune() {
   const auto keep = static_cast<std::size_t>(options_.keep);
   if (keep == 0 || names_.size() <= keep) return;
-  for (std::size_t i = keep; i < names_.size(); ++i) {
-    const std::filesystem::path file = options_.path / to_string(names_[i]);
-    std::error_code error;
-    std::filesystem::remove(file, error);
-    if (error) {
-      logging::warning("[checkpoint] cannot remove " + file.string() + ": " + error.message());
-    }
-  }
-  names_.resize(keep);
+  const auto old = names_.begin() + static_cast<std::ptrdiff_t>(keep);
+  names_.erase(std::remove_if(old, names_.end(),
+                              [this](const CheckpointName& name) {
+                                return try_to_remove(options_.path / to_string(name));
+                              }),
+               names_.end());
   write_list();
 }
 

@@ -52,16 +52,16 @@ struct LoadedCheckpoint {
 
 // Invariant, even if the process is killed or the disk is full: once a checkpoint has been saved,
 // `latest` names a complete one. A file is removed only after `latest` names a newer one, and only
-// if `latest` has listed it. One process of one training at a time writes in a directory, from one
-// thread at a time; CheckpointWriter ensures the former. Failures are FileErrors that name the
-// file.
+// if `latest` has listed it, or if this object has saved it and cannot list it. One process of one
+// training at a time writes in a directory, from one thread at a time; CheckpointWriter ensures the
+// former. Failures are FileErrors that name the file.
 class CheckpointDirectory {
  public:
   // Creates the directory if it does not exist. std::invalid_argument if `keep` is negative.
   explicit CheckpointDirectory(CheckpointDirectoryOptions options);
 
   [[nodiscard]] const std::filesystem::path& path() const { return options_.path; }
-  // Newest first.
+  // Newest first; then those that load_newest() has skipped, and those that could not be removed.
   [[nodiscard]] const std::vector<CheckpointName>& names() const { return names_; }
   // Whether there is a `model_best`, which a new training would overwrite.
   [[nodiscard]] bool has_best() const;
@@ -75,10 +75,10 @@ class CheckpointDirectory {
   // std::invalid_argument if epochs or step are negative.
   void save(const CheckpointInfo& info, std::span<const NamedBuffer> tensors);
 
-  // Returns nothing if there is no checkpoint. Skips damaged or missing ones with a warning, and
-  // drops them from the list at the next save. Throws FileError if all are damaged or missing, if
-  // there is only a `model_best`, or if the system fails to read one (no permission, a broken disk,
-  // no memory), since that one may be intact.
+  // Returns nothing if there is no checkpoint. Skips damaged or missing ones with a warning;
+  // damaged ones then count as the oldest, which a save removes first. Throws FileError if all are
+  // damaged or missing, if there is only a `model_best`, or if the system fails to read one (no
+  // permission, a broken disk, no memory), since that one may be intact.
   [[nodiscard]] std::optional<LoadedCheckpoint> load_newest();
 
   // The metadata of the newest checkpoint whose header is intact; its data are not read. Nothing if
@@ -96,7 +96,9 @@ class CheckpointDirectory {
   [[nodiscard]] std::string way_out() const;
   void save_best(const std::filesystem::path& file, const CheckpointInfo& info,
                  std::span<const NamedBuffer> tensors) const;
-  void list_and_prune();
+  void remove_unlisted(const CheckpointName& name);
+  void demote_first(std::size_t count);
+  void prune();
   void write_list();
 
   CheckpointDirectoryOptions options_;
