@@ -8,6 +8,7 @@
 #include <catch2/catch.hpp>
 #include <filesystem>
 #include <string>
+#include <vector>
 
 #include "ddp/io/checkpoint_directory.h"
 #include "support/checkpoints.h"
@@ -85,7 +86,7 @@ TEST_CASE("without a list the order follows from the names", "[checkpoint][direc
   for (const int epoch : {1, 9, 10}) save_epoch(writer, epoch);
   fs::remove(directory / "latest");
   CHECK(newest_value(directory.path()) == 10);
-  for (const char* nonsense : {"", "\n", "/etc/passwd\n", "model_epoch_9.safetensors\n\xff"}) {
+  for (const char* nonsense : {"", "\n", "/etc/passwd\n", "\xff"}) {
     write_bytes(directory / "latest", nonsense);
     CHECK(newest_value(directory.path()) == 10);
   }
@@ -93,6 +94,35 @@ TEST_CASE("without a list the order follows from the names", "[checkpoint][direc
     write_bytes(directory / "latest", std::string("model_epoch_9.safetensors") + end);
     CHECK(newest_value(directory.path()) == 9);
   }
+}
+
+TEST_CASE("what an editor adds to a list does not make it another one", "[checkpoint][directory]") {
+  const TemporaryDirectory directory;
+  CheckpointDirectory writer({.path = directory.path(), .keep = 0});
+  for (const int epoch : {1, 2, 3}) save_epoch(writer, epoch);  // 3 is of a branch that was left
+  const std::string two = "model_epoch_2.safetensors", one = "model_epoch_1.safetensors";
+  const std::vector<CheckpointName> both{after_epoch(2), after_epoch(1)};
+  for (const std::string& list :
+       {two + "\n" + one + "\n\n", "\n" + two + "\n\n" + one, "\xef\xbb\xbf" + two + "\n" + one,
+        "\xef\xbb\xbf\r\n  " + two + " \r\n\t" + one + "\r\n \r\n"}) {
+    CAPTURE(list);
+    write_bytes(directory / "latest", list);
+    const ddp::test::StderrCapture log;
+    CHECK(CheckpointDirectory({.path = directory.path()}).names() == both);
+    CHECK(log.text().empty());
+  }
+}
+
+TEST_CASE("a strange line in a list is skipped with a warning", "[checkpoint][directory]") {
+  const TemporaryDirectory directory;
+  CheckpointDirectory writer({.path = directory.path(), .keep = 0});
+  for (const int epoch : {1, 2}) save_epoch(writer, epoch);
+  write_bytes(directory / "latest", "# mine \xff\nmodel_epoch_1.safetensors\n");
+  const ddp::test::StderrCapture log;
+  CHECK(newest_value(directory.path()) == 1);
+  CHECK_THAT(log.text(), Contains((directory / "latest").string() +
+                                  ": \"# mine ?\" is no name of a checkpoint; using the other "
+                                  "lines"));
 }
 
 // As after a bit of the newest one's number has changed.

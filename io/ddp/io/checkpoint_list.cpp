@@ -11,6 +11,7 @@
 #include <span>
 #include <sstream>
 #include <string>
+#include <string_view>
 #include <system_error>
 #include <utility>
 
@@ -54,20 +55,46 @@ std::string read_list(const std::filesystem::path& path) try {
   std::throw_with_nested(FileError(path.string()));
 }
 
-// Returns nothing if a line is not a checkpoint's name, or the same as another line: one of the two
-// was another name then, and a file that is kept would be removed as an old one.
-std::optional<std::vector<CheckpointName>> parse_list(std::string text) {
-  std::istringstream lines(std::move(text));
+// Without what editors add: a byte order mark, spaces, and Windows' ends of lines.
+std::string_view without_additions(std::string_view line) {
+  (void)take(line, "\xef\xbb\xbf");
+  constexpr std::string_view kSpaces = " \t\r\v\f";
+  const std::size_t first = std::min(line.find_first_not_of(kSpaces), line.size());
+  line.remove_prefix(first);
+  return line.substr(0, line.find_last_not_of(kSpaces) + 1);
+}
+
+struct ParsedList {
   std::vector<CheckpointName> names;
+  std::string strange;  // the first line that is no checkpoint's name, and not empty
+};
+
+// Returns nothing if no line is a checkpoint's name, or if two are the same: one of them was
+// another name then, and a file that is kept would be removed as an old one.
+std::optional<ParsedList> parse_list(std::string text) {
+  if (text.size() > kLongestList) return std::nullopt;
+  std::istringstream lines(std::move(text));
+  ParsedList list;
   std::set<CheckpointName> seen;
-  for (std::string line; std::getline(lines, line);) {
-    if (line.ends_with('\r')) line.pop_back();  // an editor's
+  for (std::string whole; std::getline(lines, whole);) {
+    const std::string_view line = without_additions(whole);
     const auto name = parse_checkpoint_name(line);
-    if (!name || !seen.insert(*name).second) return std::nullopt;
-    names.push_back(*name);
+    if (name && !seen.insert(*name).second) return std::nullopt;
+    if (name) list.names.push_back(*name);
+    if (!name && !line.empty() && list.strange.empty()) list.strange = line;
   }
-  if (names.empty()) return std::nullopt;
-  return names;
+  if (list.names.empty()) return std::nullopt;
+  return list;
+}
+
+// The names of the files there are no substitute: the newest may be of a branch that was given up.
+void warn_of_line(const std::filesystem::path& list, std::string_view line) {
+  constexpr std::size_t kLongest = 80;
+  std::string shown(line.substr(0, kLongest));
+  std::ranges::replace_if(
+      shown, [](char c) { return c < ' ' || c > '~'; }, '?');
+  logging::warning("[checkpoint] " + list.string() + ": \"" + shown +
+                   "\" is no name of a checkpoint; using the other lines");
 }
 
 std::vector<CheckpointName> find_checkpoints(const std::filesystem::path& directory) {
@@ -101,7 +128,10 @@ std::vector<CheckpointName> read_checkpoint_list(const std::filesystem::path& di
   const std::filesystem::path latest = directory / kCheckpointListName;
   try {
     if (!std::filesystem::exists(latest)) return find_checkpoints(directory);
-    if (auto names = parse_list(read_list(latest))) return *names;
+    if (auto list = parse_list(read_list(latest))) {
+      if (!list->strange.empty()) warn_of_line(latest, list->strange);
+      return std::move(list->names);
+    }
     logging::warning("[checkpoint] " + latest.string() +
                      " is not a list of checkpoints: using the names of the files there instead");
     return find_checkpoints(directory);

@@ -2,7 +2,8 @@
 //
 // The names of a training's checkpoints, and the file that lists them:
 //
-//   latest := (NAME "\n")+        no name twice
+//   latest := (NAME "\n")+        no name twice; also read with empty lines, spaces around names,
+//                                 a byte order mark, or lines that are no names (with a warning)
 //   NAME   := "model_epoch_" EPOCHS ".safetensors"
 //           | "model_epoch_" EPOCHS "_step_" STEPS ".safetensors"
 //
@@ -35,7 +36,7 @@ struct CheckpointName {
 [[nodiscard]] std::string to_string(const CheckpointName& name);
 [[nodiscard]] std::optional<CheckpointName> parse_checkpoint_name(std::string_view text);
 
-// The names in `latest`. If that is missing or unreadable as a list (which logs a warning): all
+// The names in `latest`. If that is missing or has none or one twice (which logs a warning): all
 // files with checkpoint names, ordered by progress. Throws FileError.
 [[nodiscard]] std::vector<CheckpointName> read_checkpoint_list(
     const std::filesystem::path& directory);
