@@ -37,6 +37,7 @@ using ddp::test::TemporaryDirectory;
 Calls* record = nullptr;          // where calls go, if anywhere
 std::string fails_to_flush = "";  // fsync of files with this in their names fails
 int fails_to_lock = 0;            // the error of flock
+int fails_to_link = 0;            // the error of link
 
 template <class Function>
 Function* next(Function*, const char* name) {
@@ -77,6 +78,14 @@ class NoLocks {
   NoLocks(const NoLocks&) = delete;
   NoLocks& operator=(const NoLocks&) = delete;
   ~NoLocks() { fails_to_lock = 0; }
+};
+
+class NoLinks {
+ public:
+  explicit NoLinks(int error) { fails_to_link = error; }
+  NoLinks(const NoLinks&) = delete;
+  NoLinks& operator=(const NoLinks&) = delete;
+  ~NoLinks() { fails_to_link = 0; }
 };
 
 class FailingFlush {
@@ -124,6 +133,10 @@ int rename(const char* from, const char* to) noexcept {
 }
 
 int link(const char* from, const char* to) noexcept {
+  if (fails_to_link != 0) {
+    errno = fails_to_link;
+    return -1;
+  }
   add("link " + short_name(from) + " " + short_name(to));
   return next(&link, "link")(from, to);
 }
@@ -181,6 +194,25 @@ TEST_CASE("the best checkpoint gets its second name before the list is written",
   CHECK(listed < removed);
   // The directory is flushed behind all names, before the old file goes.
   CHECK(std::find(listed, removed, "fsync " + here) != removed);
+}
+
+TEST_CASE("where no hard link can be made, the best checkpoint is a copy, or its error is told",
+          "[durability]") {
+  constexpr int kNotSupported = 524;  // the kernel's ENOTSUPP, which some file systems return
+  for (const int error : {EPERM, EIO, EXDEV, EACCES, EINVAL, ENOSPC, kNotSupported}) {
+    CAPTURE(error);
+    const TemporaryDirectory place;
+    CheckpointDirectory directory({.path = place.path()});
+    const NoLinks none(error);
+    save(directory, 1, true);
+    CHECK(bytes_of(place / "model_best.safetensors") ==
+          bytes_of(place / "model_epoch_1.safetensors"));
+    CHECK(fs::hard_link_count(place / "model_best.safetensors") == 1);
+    const FailingFlush failing("model_best");
+    CHECK_THAT(error_of([&] { save(directory, 2, true); }),
+               Contains("model_best.safetensors: cannot flush: Input/output error"));
+    CHECK(newest_epoch(place.path()) == 1);
+  }
 }
 
 TEST_CASE("a disk that fails when a checkpoint is flushed is an error, and the old one remains",

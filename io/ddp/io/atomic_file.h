@@ -40,8 +40,9 @@ class AtomicFile {
   FileDescriptor fd_;
 };
 
-// Makes `path` another name of `file`, atomically also if `path` exists. Returns false if the file
-// system has no hard links.
+// Makes `path` another name of `file`, atomically also if `path` exists. Returns false if no hard
+// link can be made, for whatever reason: file systems without them have many errors for it, and a
+// copy shows whether `path` can be written.
 [[nodiscard]] bool link_atomically(const std::filesystem::path& file,
                                    const std::filesystem::path& path);
 

@@ -206,8 +206,8 @@ void CheckpointDirectory::go_back_to(const CheckpointName& name) {
   std::erase_if(names_, [&](const CheckpointName& other) { return other > name; });
 }
 
-// Links the file a second time or, on a file system without hard links, writes its content again:
-// neither name depends on the other.
+// Links the file a second time or, where that is not possible, writes its content again: neither
+// name depends on the other.
 void CheckpointDirectory::save_best(const std::filesystem::path& file, const CheckpointInfo& info,
                                     std::span<const NamedBuffer> tensors) const {
   if (!link_atomically(file, best())) save_checkpoint(best(), tensors, info.metadata);
