@@ -268,7 +268,8 @@ TEST_CASE("a file system without locks is warned of, and nobody's temporary file
     CHECK_THAT(log.text(), Contains("[directory_lock] " + place.path().string() +
                                     ": this file system has no locks (" + ddp::error_text(error) +
                                     "): only one job at a time may write there, and a second one "
-                                    "would not be noticed"));
+                                    "would not be noticed; files *.tmp.* of saves that are killed "
+                                    "stay there\n"));
     CHECK(std::ranges::count(log.text(), '\n') == 1);
     CHECK(fs::exists(temporary));
     CheckpointDirectory directory({.path = place.path()});

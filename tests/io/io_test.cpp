@@ -60,6 +60,22 @@ TEST_CASE("an AtomicFile that is not committed leaves no file", "[io][disk]") {
   CHECK(bytes_of(directory / "file") == "half");
 }
 
+// Without locks, the files of killed processes stay, and in a container each may have this pid.
+TEST_CASE("an AtomicFile finds a name among those of any number of killed processes",
+          "[io][disk]") {
+  const TemporaryDirectory directory;
+  constexpr int kKilled = 200;
+  for (int i = 0; i < kKilled; ++i) {
+    const std::string mark = ".tmp." + std::to_string(::getpid()) + "." + std::to_string(i);
+    ddp::test::write_bytes(directory / ("file" + mark), "");
+    ddp::test::write_bytes(directory / ("other" + mark), "");
+  }
+  ddp::AtomicFile file(directory / "file");
+  file.commit();
+  CHECK(ddp::link_atomically(directory / "file", directory / "other"));
+  CHECK(entries_of(directory.path()) == 2 * kKilled + 2);
+}
+
 TEST_CASE("an AtomicFile that is being written is not taken for an orphan", "[io][disk]") {
   const TemporaryDirectory directory;
   ddp::AtomicFile file(directory / "file");

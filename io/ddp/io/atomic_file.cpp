@@ -9,7 +9,9 @@
 #include <cerrno>
 #include <charconv>
 #include <cstdio>
+#include <limits>
 #include <optional>
+#include <random>
 #include <string>
 #include <string_view>
 #include <system_error>
@@ -22,11 +24,15 @@
 namespace ddp {
 namespace {
 
-constexpr int kMaxTemporaries = 100;
+constexpr int kMaxTries = 100;
 constexpr std::string_view kTemporaryMark = ".tmp.";
 
-std::string temporary_name(const std::filesystem::path& path, int attempt) {
-  return fmt::format("{}{}{}.{}", path.string(), kTemporaryMark, getpid(), attempt);
+// PATH.tmp.PID.N with a random N, always as long: each process of a container may have the same
+// pid, and on a file system without locks the files of those that were killed stay.
+std::string temporary_name(const std::filesystem::path& path) {
+  std::random_device device;
+  std::uniform_int_distribution number(1'000'000'000, std::numeric_limits<int>::max());
+  return fmt::format("{}{}{}.{}", path.string(), kTemporaryMark, getpid(), number(device));
 }
 
 [[noreturn]] void fail(const std::filesystem::path& path, const std::string& action,
@@ -41,11 +47,11 @@ std::optional<std::string_view> parse_temporary_name(std::string_view name) {
   if (mark == std::string::npos) return std::nullopt;
   const char* const end = name.data() + name.size();
   pid_t pid = 0;
-  int attempt = 0;
+  int number = 0;
   const auto [dot, pid_error] = std::from_chars(&name[mark] + kTemporaryMark.size(), end, pid);
   if (pid_error != std::errc() || pid <= 0 || dot == end || *dot != '.') return std::nullopt;
-  const auto [stop, attempt_error] = std::from_chars(dot + 1, end, attempt);
-  if (attempt_error != std::errc() || stop != end) return std::nullopt;
+  const auto [stop, number_error] = std::from_chars(dot + 1, end, number);
+  if (number_error != std::errc() || stop != end) return std::nullopt;
   return name.substr(0, mark);
 }
 
@@ -95,8 +101,8 @@ void AtomicFile::commit() {
 }
 
 void AtomicFile::create_temporary() {
-  for (int attempt = 0; attempt < kMaxTemporaries; ++attempt) {
-    const std::string name = temporary_name(path_, attempt);
+  for (int attempt = 0; attempt < kMaxTries; ++attempt) {
+    const std::string name = temporary_name(path_);
     fd_ = FileDescriptor(open(name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
     if (fd_.is_open()) {
       flock(fd_.get(), LOCK_EX | LOCK_NB);  // see may_be_written()
@@ -117,8 +123,7 @@ void AtomicFile::sync_directory() const {
 }
 
 bool link_atomically(const std::filesystem::path& file, const std::filesystem::path& path) {
-  const std::string temporary = temporary_name(path, 0);
-  unlink(temporary.c_str());
+  const std::string temporary = temporary_name(path);
   if (link(file.c_str(), temporary.c_str()) != 0) return false;
   const bool renamed = std::rename(temporary.c_str(), path.c_str()) == 0;
   const int error = errno;

@@ -91,7 +91,7 @@ DirectoryLock::DirectoryLock(const std::filesystem::path& directory)
     logging::warning("[directory_lock] " + directory.string() +
                      ": this file system has no locks (" + error_text(error) +
                      "): only one job at a time may write there, and a second one would not be "
-                     "noticed");
+                     "noticed; files *.tmp.* of saves that are killed stay there");
   }
   try {
     const AtomicFile probe(directory / kDirectoryProbeName);  // removed at once
