@@ -129,6 +129,28 @@ TEST_CASE("only one training at a time can save to a directory", "[checkpoint][w
   CHECK(entries_of(directory.path()) == 1);  // .lock
 }
 
+// As `cp -al` makes them.
+TEST_CASE("a directory that shares its lock with another one says so", "[checkpoint][writer]") {
+  const TemporaryDirectory parent;
+  CheckpointDirectory original({.path = parent / "a"}), copy({.path = parent / "b"});
+  const auto complaint = [&] {
+    return error_of([&] { const ddp::CheckpointWriter another(copy); });
+  };
+  ddp::CheckpointWriter writer(original);
+  CHECK(complaint().empty());
+  fs::remove(parent / "b/.lock");
+  fs::create_hard_link(parent / "a/.lock", parent / "b/.lock");
+  CHECK_THAT(complaint(), Contains("is writing there: ") &&
+                              Contains("whose .lock is the same file (it has 2 names, as after cp "
+                                       "-al): then remove the .lock of the directory where no job "
+                                       "runs"));
+  fs::remove(parent / "b/.lock");  // as it says
+  CHECK(complaint().empty());
+  Model model(1);
+  writer.save({.name = after_epoch(1), .metadata = {}}, model.tensors());
+  writer.finish();
+}
+
 TEST_CASE("what another training saved before it gave the directory up is not missed",
           "[checkpoint][writer]") {
   const TemporaryDirectory directory;

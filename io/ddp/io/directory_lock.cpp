@@ -55,6 +55,16 @@ std::string describe_holder(const FileDescriptor& locked) {
   return "another process";
 }
 
+// The directory may not be the one where the holder writes.
+std::string remark_on_links(const FileDescriptor& locked) {
+  struct stat file = {};
+  if (fstat(locked.get(), &file) != 0 || file.st_nlink < 2) return "";
+  return fmt::format(
+      "; or in a copy of this directory whose .lock is the same file (it has {} names, as after cp "
+      "-al): then remove the .lock of the directory where no job runs",
+      file.st_nlink);
+}
+
 // Another user's file can be locked, too, if it can be read.
 FileDescriptor open_lock(const std::filesystem::path& file) {
   FileDescriptor lock(open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666));
@@ -85,7 +95,8 @@ DirectoryLock::DirectoryLock(const std::filesystem::path& directory)
   if (error == EWOULDBLOCK) {
     fail(describe_holder(fd_) +
          " is writing there: another job, or another rank of this one, of which only rank 0 makes "
-         "a CheckpointWriter");
+         "a CheckpointWriter" +
+         remark_on_links(fd_));
   }
   if (error != 0) {
     logging::warning("[directory_lock] " + directory.string() +
