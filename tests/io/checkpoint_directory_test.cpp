@@ -19,6 +19,7 @@
 
 #include "ddp/base/error.h"
 #include "ddp/base/file_descriptor.h"
+#include "ddp/io/directory_lock.h"
 #include "support/checkpoints.h"
 #include "support/file_size_limit.h"
 #include "support/files.h"
@@ -311,7 +312,8 @@ TEST_CASE("the next save removes what killed processes left", "[checkpoint][dire
   const ddp::FileDescriptor writer(
       open((directory / ("model_epoch_1.safetensors" + locked)).c_str(), O_WRONLY | O_CLOEXEC));
   REQUIRE(flock(writer.get(), LOCK_EX) == 0);
-  for (const char* name : {"latest", "model_best.safetensors", "probe"}) {
+  for (const std::string& name : {std::string("latest"), std::string("model_best.safetensors"),
+                                  std::string(ddp::kDirectoryProbeName)}) {
     write_bytes(directory / (name + dead), "half");
   }
   const std::vector<std::string> not_ours = {"results" + dead, "model.safetensors" + own};

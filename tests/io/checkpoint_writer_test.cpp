@@ -5,9 +5,13 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <chrono>
+#include <climits>
+#include <cstdint>
 #include <filesystem>
+#include <limits>
 #include <string>
 #include <thread>
 #include <vector>
@@ -18,6 +22,7 @@
 #include "soak/checkpoint_kills.h"
 #include "support/checkpoints.h"
 #include "support/files.h"
+#include "support/in_child.h"
 #include "support/run_ranks.h"
 
 namespace fs = std::filesystem;
@@ -184,6 +189,40 @@ TEST_CASE("a writer reports at once that it cannot create files", "[checkpoint][
     CHECK_THAT(error_of([&] { const ddp::CheckpointWriter writer(read_only); }),
                Contains("/proc/self: no file can be made there: ") && !Contains("probe"));
   }
+}
+
+TEST_CASE("a writer reports at once that a checkpoint's path would be too long",
+          "[checkpoint][writer][disk]") {
+  constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
+  CHECK(to_string(CheckpointName{.epochs = kMost, .step = kMost}).size() ==
+        ddp::kDirectoryProbeName.size());
+  const TemporaryDirectory parent;
+  constexpr std::size_t kLength = PATH_MAX - 1 - 45;  // room for `latest`, also while it is written
+  std::string path = parent.path();
+  while (path.size() + 1 < kLength) {
+    path += "/" + std::string(std::min<std::size_t>(kLength - path.size() - 1, 200), 'd');
+  }
+  CheckpointDirectory checkpoints({.path = path});
+  CHECK_THAT(error_of([&] { const ddp::CheckpointWriter writer(checkpoints); }),
+             Contains(": no file can be made there: ") && Contains("File name too long"));
+}
+
+TEST_CASE("a writer reports at once that another user's list cannot be replaced",
+          "[checkpoint][writer][disk]") {
+  const TemporaryDirectory directory;
+  CheckpointDirectory checkpoints({.path = directory.path()});
+  Model model(1);
+  checkpoints.save({.name = after_epoch(1), .metadata = {}}, model.tensors());
+  fs::permissions(directory.path(), fs::perms::all | fs::perms::sticky_bit);
+  ddp::test::check_in_child([&] {
+    constexpr uid_t kNobody = 65534;
+    if (::geteuid() != 0 || ::setuid(kNobody) != 0) return ddp::test::Verdict::kImpossible;
+    const std::string error = error_of([&] { const ddp::CheckpointWriter writer(checkpoints); });
+    const bool is_good = error.find("latest cannot be replaced: it is another user's") < 1000;
+    return is_good ? ddp::test::Verdict::kGood : ddp::test::Verdict::kBad;
+  });
+  fs::remove(directory / ".lock");
+  CHECK(error_of([&] { const ddp::CheckpointWriter writer(checkpoints); }).empty());
 }
 
 TEST_CASE("a writer whose lock cannot be opened names that file", "[checkpoint][writer][disk]") {

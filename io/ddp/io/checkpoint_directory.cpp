@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: MIT
 #include "ddp/io/checkpoint_directory.h"
 
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <cerrno>
 #include <exception>
@@ -90,6 +93,21 @@ CheckpointDirectory::CheckpointDirectory(CheckpointDirectoryOptions options)
   }
   make_directory(options_.path);
   names_ = listed_ = read_checkpoint_list(options_.path);
+}
+
+void CheckpointDirectory::check_replaceable() const {
+  struct stat directory = {};
+  const uid_t user = geteuid();
+  if (stat(options_.path.c_str(), &directory) != 0) return;
+  if ((directory.st_mode & S_ISVTX) == 0 || user == 0 || directory.st_uid == user) return;
+  for (const std::string_view name : {kCheckpointListName, std::string_view(kBest)}) {
+    const std::filesystem::path path = options_.path / name;
+    struct stat file = {};
+    if (lstat(path.c_str(), &file) != 0 || file.st_uid == user) continue;
+    throw FileError("[checkpoint] " + path.string() +
+                    " cannot be replaced: it is another user's, and the directory has the sticky "
+                    "bit");
+  }
 }
 
 void CheckpointDirectory::reread() {

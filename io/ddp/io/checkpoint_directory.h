@@ -66,6 +66,10 @@ class CheckpointDirectory {
   // Whether there is a `model_best`, which a new training would overwrite.
   [[nodiscard]] bool has_best() const;
 
+  // Throws FileError if a save could not replace `latest` or the best checkpoint: another user's,
+  // in a directory with the sticky bit.
+  void check_replaceable() const;
+
   // Reads the names again: a CheckpointWriter does so as soon as no other process can write there.
   // Throws FileError if they have changed since load_newest(), whose checkpoint is then not the
   // last one.

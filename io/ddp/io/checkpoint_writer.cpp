@@ -16,6 +16,7 @@ namespace ddp {
 
 CheckpointWriter::CheckpointWriter(CheckpointDirectory& directory)
     : directory_(directory), lock_(directory.path()), process_(::getpid()) {
+  directory_.check_replaceable();
   directory_.reread();
 }
 

@@ -22,9 +22,9 @@ namespace ddp {
 class CheckpointWriter {
  public:
   // The directory must outlive the writer. Throws FileError if another process has a writer there,
-  // since each would list its own checkpoints among the other's; also if no file can be created
-  // there, so that a training fails at its start rather than at its first checkpoint. Make it
-  // before the directory loads a checkpoint: another process may still save one until then
+  // since each would list its own checkpoints among the other's; also if no file can be created or
+  // replaced there, so that a training fails at its start rather than at its first checkpoint. Make
+  // it before the directory loads a checkpoint: another process may still save one until then
   // (reread()).
   explicit CheckpointWriter(CheckpointDirectory& directory);
   CheckpointWriter(const CheckpointWriter&) = delete;

@@ -10,8 +10,10 @@ namespace ddp {
 
 inline constexpr std::string_view kDirectoryLockName = ".lock";
 // Only a temporary file ever has this name, by which the lock finds out whether files can be made;
-// access() does not know of all the reasons why not.
-inline constexpr std::string_view kDirectoryProbeName = "probe";
+// access() does not know of all the reasons why not. A shorter name could be found to fit into a
+// path's longest length where a checkpoint's does not.
+inline constexpr std::string_view kDirectoryProbeName =
+    "probe_as_long_as_the_longest_name_that_a_checkpoint_there_can_have__";
 
 // An exclusive lock for writing in a directory, which one object in all processes can hold; it ends
 // with the process at the latest. It is a flock() of the file `.lock` there, so it works between
