@@ -79,17 +79,20 @@ std::unique_ptr<Task> make_task(const DatasetChoice& choice, double label_smooth
   }
 }
 
-void check_same_data_on_all_ranks(const Task& task, const DatasetChoice& choice, ddp::DType dtype,
-                                  ddp::ProcessGroup& group) {
-  if (group.world_size() == 1) return;
+DataFingerprints fingerprints_of(const Task& task, const DatasetChoice& choice, ddp::DType dtype) {
   const auto fingerprint = [&](const ddp::Dataset& dataset) {
-    return fmt::format("fingerprint {:016x}",
+    return fmt::format("{:016x}",
                        ddp::sampled_fingerprint(dataset, task.input_dtype(dtype),
                                                 samples_to_compare(choice.kind, dataset)));
   };
+  return {.train = fingerprint(task.train_set()), .test = fingerprint(task.test_set())};
+}
+
+void check_same_data_on_all_ranks(const DataFingerprints& data, const DatasetChoice& choice,
+                                  ddp::ProcessGroup& group) {
   const std::array<ddp::NamedValue, 2> values{
-      {{"the training samples", fingerprint(task.train_set())},
-       {"the test samples", fingerprint(task.test_set())}}};
+      {{"the training samples", "fingerprint " + data.train},
+       {"the test samples", "fingerprint " + data.test}}};
   // Without --data-dir, which may differ.
   const std::string what = "[train] data of --dataset " + std::string(to_string(choice.kind));
   ddp::check_equal_on_all_ranks(group, what, values);

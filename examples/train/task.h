@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <string>
 #include <string_view>
 
 #include "ddp/collectives/process_group.h"
@@ -65,10 +66,17 @@ class Task {
 // Reads the data or, where images are read on demand, only their paths.
 [[nodiscard]] std::unique_ptr<Task> make_task(const DatasetChoice& choice, double label_smoothing);
 
+// Of some samples of each set, as they are read: flags decide what a sample looks like.
+struct DataFingerprints {
+  std::string train;
+  std::string test;
+};
+[[nodiscard]] DataFingerprints fingerprints_of(const Task& task, const DatasetChoice& choice,
+                                               ddp::DType dtype);
+
 // Collective. Throws MismatchError on all ranks if copies of the data differ, which may be one on
-// each node; only some samples of each set are compared. All ranks need the same flags, since they
-// decide what a sample looks like.
-void check_same_data_on_all_ranks(const Task& task, const DatasetChoice& choice, ddp::DType dtype,
+// each node. All ranks need the same flags.
+void check_same_data_on_all_ranks(const DataFingerprints& data, const DatasetChoice& choice,
                                   ddp::ProcessGroup& group);
 
 }  // namespace train

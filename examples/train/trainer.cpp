@@ -42,7 +42,13 @@ JobDescription same_on_all_ranks(const Options& options, const Task& task,
                                  ddp::ProcessGroup& group) {
   JobDescription job = options.describe(group.world_size(), task);
   check_same_on_all_ranks(job, group);
-  check_same_data_on_all_ranks(task, options.dataset, options.dtype, group);
+  if (group.world_size() == 1 && !options.checkpoints.any()) return job;
+  const DataFingerprints data = fingerprints_of(task, options.dataset, options.dtype);
+  check_same_data_on_all_ranks(data, options.dataset, group);
+  // Augmented samples are other ones, but not other data.
+  const std::string train = options.dataset.is_augmented ? "augmented_data" : "train_data";
+  job.settings[train + "_fingerprint"] = data.train;
+  job.settings["test_data_fingerprint"] = data.test;
   return job;
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// Jobs that the launcher restarts in a directory that holds other checkpoints than theirs.
+// Jobs that find checkpoints of other runs, when the launcher restarts them, or of other data.
 #include <catch2/catch.hpp>
 #include <map>
 #include <string>
@@ -84,6 +84,21 @@ TEST_CASE("a restart goes on from what the first attempt has saved", "[resume][r
   REQUIRE(restarted(job, flags, "\"$0\" \"$@\" 2; exit 3", &output, "exec \"$0\" \"$@\" 4") == 0);
   CHECK_THAT(output, Contains("resumed from " + job.file("c/model_epoch_1").string()) &&
                          Contains("resumed from " + job.file("c/model_epoch_2").string()));
+}
+
+TEST_CASE("a job that resumes with other data of the same size says so", "[resume]") {
+  const ddp::test::TemporaryDirectory other;
+  ddp::test::write_fashion_mnist(other.path(), {.train = 600, .test = 100});
+  const std::string images = other / "train-images-idx3-ubyte";
+  std::string bytes = ddp::test::bytes_of(images);
+  bytes[16] = static_cast<char>(bytes[16] ^ 1);  // of the first sample, which is always compared
+  ddp::test::write_bytes(images, bytes);
+  const SmallTraining small;
+  ResumableJob job(1);
+  (void)job.run(small.flags({"--epochs", "1"}));
+  CHECK_THAT(job.run(small.flags({"--epochs", "2"})), !Contains("fingerprint"));
+  CHECK_THAT(job.run(small.flags({"--epochs", "3", "--data-dir", other.path()})),
+             Contains("; train_data_fingerprint was ") && !Contains("test_data_fingerprint"));
 }
 
 TEST_CASE("a run is told from others, and its attempts are one", "[resume][restart]") {
