@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include <pty.h>
+#include <sched.h>
 #include <sys/ioctl.h>
+#include <sys/mount.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -35,6 +37,7 @@ using ddp::test::bytes_of;
 using ddp::test::entries_of;
 using ddp::test::error_of;
 using ddp::test::TemporaryDirectory;
+using ddp::test::Verdict;
 
 std::string digest_of(std::string_view text) {
   Sha256 hash;
@@ -58,6 +61,57 @@ TEST_CASE("an AtomicFile that is not committed leaves no file", "[io][disk]") {
   }
   CHECK(entries_of(directory.path()) == 1);
   CHECK(bytes_of(directory / "file") == "half");
+}
+
+TEST_CASE("a complete file that cannot get its name is not lost", "[io][disk]") {
+  const TemporaryDirectory directory;
+  const std::string text = "a model";
+  ddp::AtomicFile file(directory / "file");
+  file.write(std::as_bytes(std::span(text)));
+  fs::create_directory(directory / "file");
+  const std::string error = error_of([&] { file.commit(); });
+  const std::string name = "file.tmp." + std::to_string(::getpid());
+  CHECK_THAT(error, Contains("cannot give this name to ") && Contains(name) &&
+                        Contains(", which is complete: Is a directory"));
+  const std::size_t begin = error.find(directory.path().string(), error.find(" to "));
+  CHECK(bytes_of(error.substr(begin, error.find(", which") - begin)) == text);
+}
+
+TEST_CASE("a mounted file, which cannot be replaced, is an error before it is written",
+          "[io][disk]") {
+  const TemporaryDirectory directory;
+  const fs::path path = directory / "file";
+  ddp::test::write_bytes(path, "old");
+  ddp::test::check_in_child([&] {
+    if (::unshare(CLONE_NEWNS) != 0) return Verdict::kImpossible;
+    ::mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr);
+    if (::mount(path.c_str(), path.c_str(), nullptr, MS_BIND, nullptr) != 0) {
+      return Verdict::kImpossible;
+    }
+    const std::string error = error_of([&] { const ddp::AtomicFile file(path); });
+    const bool is_told = error.find("cannot replace: it is mounted; mount its") != error.npos;
+    return is_told ? Verdict::kGood : Verdict::kBad;
+  });
+}
+
+TEST_CASE("a directory that may be written but not read can have files", "[io][disk]") {
+  const TemporaryDirectory directory;
+  const fs::path folder = directory / "folder";
+  fs::create_directory(folder);
+  fs::permissions(directory.path(), fs::perms::all);
+  fs::permissions(folder, fs::perms::owner_write | fs::perms::owner_exec);
+  ddp::test::check_in_child([&] {
+    constexpr uid_t kNobody = 65534;
+    if (::geteuid() == 0 &&
+        (::chown(folder.c_str(), kNobody, kNobody) != 0 || ::setuid(kNobody) != 0)) {
+      return Verdict::kImpossible;
+    }
+    const std::string error = error_of([&] {
+      ddp::AtomicFile file(folder / "file");
+      file.commit();
+    });
+    return error.empty() && fs::exists(folder / "file") ? Verdict::kGood : Verdict::kBad;
+  });
 }
 
 // Without locks, the files of killed processes stay, and in a container each may have this pid.

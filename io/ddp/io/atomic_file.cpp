@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <fmt/core.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -18,6 +19,7 @@
 #include <utility>
 
 #include "ddp/base/error.h"
+#include "ddp/base/log.h"
 #include "ddp/base/system/no_write_signals.h"
 #include "ddp/base/system/write_all.h"
 
@@ -64,6 +66,23 @@ std::filesystem::path behind_links(std::filesystem::path path) {
   return error ? path : target;
 }
 
+// Empty if nothing speaks against it before the file is written.
+std::string why_not_replaceable(const std::filesystem::path& path) {
+  struct statx file = {};
+  if (statx(AT_FDCWD, path.c_str(), 0, STATX_TYPE | STATX_UID, &file) != 0) return "";
+  if (!S_ISREG(file.stx_mode)) return "not a regular file";
+  if ((file.stx_attributes & STATX_ATTR_MOUNT_ROOT) != 0) {
+    return "it is mounted; mount its directory instead";
+  }
+  const std::filesystem::path parent = path.has_parent_path() ? path.parent_path() : ".";
+  struct stat directory = {};
+  const uid_t user = geteuid();
+  const bool is_sticky =
+      stat(parent.c_str(), &directory) == 0 && (directory.st_mode & S_ISVTX) != 0;
+  if (!is_sticky || user == 0 || user == directory.st_uid || user == file.stx_uid) return "";
+  return "it is another user's, in a directory with the sticky bit";
+}
+
 // Whether somebody may be writing it, who holds its lock. On a file system without locks nobody can
 // know: on another host or in another container, a pid is another process's.
 bool may_be_written(const std::filesystem::path& temporary) {
@@ -74,10 +93,8 @@ bool may_be_written(const std::filesystem::path& temporary) {
 }  // namespace
 
 AtomicFile::AtomicFile(std::filesystem::path path) : path_(behind_links(std::move(path))) {
-  std::error_code ignored;
-  const auto status = std::filesystem::status(path_, ignored);
-  if (std::filesystem::exists(status) && !std::filesystem::is_regular_file(status)) {
-    throw FileError("[atomic_file] " + path_.string() + ": cannot replace: not a regular file");
+  if (const std::string why = why_not_replaceable(path_); !why.empty()) {
+    throw FileError("[atomic_file] " + path_.string() + ": cannot replace: " + why);
   }
   create_temporary();
 }
@@ -95,8 +112,10 @@ void AtomicFile::write(std::span<const std::byte> bytes) {
 void AtomicFile::commit() {
   if (fsync(fd_.get()) != 0) fail(path_, "flush", errno);
   if (close(fd_.release()) != 0) fail(path_, "close", errno);
-  if (std::rename(temporary_.c_str(), path_.c_str()) != 0) fail(path_, "rename", errno);
-  temporary_.clear();
+  const std::filesystem::path written = std::exchange(temporary_, {});
+  if (std::rename(written.c_str(), path_.c_str()) != 0) {
+    fail(path_, "give this name to " + written.string() + ", which is complete", errno);
+  }
   sync_directory();
 }
 
@@ -114,10 +133,16 @@ void AtomicFile::create_temporary() {
   fail(path_, "create a temporary file beside it", errno);
 }
 
-// Makes the rename itself durable. Some file systems cannot, and return EINVAL.
+// Makes the rename itself durable. Some file systems cannot, and return EINVAL; and a directory
+// that this user may not read cannot be flushed, but the file is there.
 void AtomicFile::sync_directory() const {
   const std::filesystem::path parent = path_.has_parent_path() ? path_.parent_path() : ".";
   const FileDescriptor directory(open(parent.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!directory.is_open() && errno == EACCES) {
+    return logging::warning("[atomic_file] " + path_.string() +
+                            ": written, but a loss of power now might lose it, since this user "
+                            "may not read the directory");
+  }
   if (!directory.is_open()) fail(path_, "open the directory of", errno);
   if (fsync(directory.get()) != 0 && errno != EINVAL) fail(path_, "flush the directory of", errno);
 }

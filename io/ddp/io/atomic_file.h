@@ -14,8 +14,9 @@ namespace ddp {
 // A file that appears completely or not at all. write() goes to a temporary file in the same
 // directory, which commit() moves over `path`, or over the file that `path` is a symbolic link to
 // (a link to nothing is replaced itself). Until then an older file at `path` is untouched; without
-// commit() the destructor removes the temporary file. (A process that is killed leaves it behind as
-// PATH.tmp.PID.N: see remove_orphaned_temporaries.)
+// commit() the destructor removes the temporary file. If it is complete and only cannot be moved,
+// it stays, and the error names it. (A process that is killed leaves it behind as PATH.tmp.PID.N:
+// see remove_orphaned_temporaries.)
 //
 // Every failure is a FileError that names the path and the reason. Not thread-safe.
 class AtomicFile {

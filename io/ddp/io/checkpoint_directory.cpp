@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "ddp/io/checkpoint_directory.h"
 
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <cerrno>
 #include <exception>
@@ -96,17 +93,8 @@ CheckpointDirectory::CheckpointDirectory(CheckpointDirectoryOptions options)
 }
 
 void CheckpointDirectory::check_replaceable() const {
-  struct stat directory = {};
-  const uid_t user = geteuid();
-  if (stat(options_.path.c_str(), &directory) != 0) return;
-  if ((directory.st_mode & S_ISVTX) == 0 || user == 0 || directory.st_uid == user) return;
   for (const std::string_view name : {kCheckpointListName, std::string_view(kBest)}) {
-    const std::filesystem::path path = options_.path / name;
-    struct stat file = {};
-    if (lstat(path.c_str(), &file) != 0 || file.st_uid == user) continue;
-    throw FileError("[checkpoint] " + path.string() +
-                    " cannot be replaced: it is another user's, and the directory has the sticky "
-                    "bit");
+    const AtomicFile probe(options_.path / name);  // removed at once, and the file is as it was
   }
 }
 

@@ -66,8 +66,7 @@ class CheckpointDirectory {
   // Whether there is a `model_best`, which a new training would overwrite.
   [[nodiscard]] bool has_best() const;
 
-  // Throws FileError if a save could not replace `latest` or the best checkpoint: another user's,
-  // in a directory with the sticky bit.
+  // Throws FileError if a save could not replace `latest` or the best checkpoint (see AtomicFile).
   void check_replaceable() const;
 
   // Reads the names again: a CheckpointWriter does so as soon as no other process can write there.

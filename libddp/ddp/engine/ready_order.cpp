@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <string>
 #include <vector>
 
 namespace ddp {
@@ -27,6 +28,32 @@ void append_missing(std::vector<std::size_t>& order, const BucketLayout& layout,
       if (belongs_there(i) && !contains(order, i)) order.push_back(i);
     }
   }
+}
+
+// How many numbers from `begin` on go up or down by one each.
+std::size_t run_length(std::span<const std::size_t> order, std::size_t begin) {
+  if (begin + 1 == order.size()) return 1;
+  const std::size_t step = order[begin + 1] - order[begin];  // wraps around for -1
+  std::size_t end = begin + 1;
+  while (end < order.size() && order[end] - order[end - 1] == step) ++end;
+  return step == 1 || step + 1 == 0 ? end - begin : 1;
+}
+
+// "2, 1, 0"; of a model of many parameters, "5000 … 12, 3, 11 … 4".
+std::string list_of(std::span<const std::size_t> order) {
+  constexpr std::size_t kMostInFull = 200;
+  constexpr std::size_t kShortestRun = 4;
+  std::vector<std::string> parts;
+  for (std::size_t i = 0; i < order.size();) {
+    const std::size_t run = order.size() <= kMostInFull ? 1 : run_length(order, i);
+    if (run < kShortestRun) {
+      parts.push_back(fmt::format("{}", order[i++]));
+    } else {
+      parts.push_back(fmt::format("{} … {}", order[i], order[i + run - 1]));
+      i += run;
+    }
+  }
+  return fmt::format("{}", fmt::join(parts, ", "));
 }
 
 }  // namespace
@@ -60,13 +87,13 @@ std::string order_advice(const BucketLayout& layout, std::span<const std::size_t
                   layout.buckets.size());
   if (packing == Packing::kAligned) {
     return waited + fmt::format("pass the order in which gradients became ready: .order = {{{}}}",
-                                fmt::join(order, ", "));
+                                list_of(order));
   }
   std::ranges::reverse(order);
   return waited + fmt::format(
                       "register the parameters in the reverse of the order in which "
                       "gradients became ready: {}",
-                      fmt::join(order, ", "));
+                      list_of(order));
 }
 
 }  // namespace ddp

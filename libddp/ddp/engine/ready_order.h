@@ -23,9 +23,9 @@ struct OrderCost {
 
 // A sentence with the order to pass as BucketOptions::order or, if the gradients lie in the
 // caller's dense memory, with the order in which to register the parameters; empty if at most a
-// tenth of the bytes had to wait. `awaited` lists the parameters that a pass waits for. Those that
-// are not `observed` kept their buckets waiting until the end of the pass, and are last in the
-// order, as are those that are in neither list.
+// tenth of the bytes had to wait. Of many parameters it shortens runs to "9 … 4". `awaited` lists
+// the parameters that a pass waits for. Those that are not `observed` kept their buckets waiting
+// until the end of the pass, and are last in the order, as are those that are in neither list.
 [[nodiscard]] std::string order_advice(const BucketLayout& layout,
                                        std::span<const std::size_t> observed,
                                        std::span<const std::size_t> awaited,
