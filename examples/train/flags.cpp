@@ -108,7 +108,8 @@ void add_output(cxxopts::OptionAdder add) {
   add("trace", "write the time lines of all ranks' last steps (for ui.perfetto.dev)", text(),
       "FILE.json");
   add("step-svg", "draw a typical step of all ranks", text(), "FILE.svg");
-  add("save", "write the trained model to this file", text(), "FILE.safetensors");
+  add("save", "at the end, also after a stop, write the model to this file", text(),
+      "FILE.safetensors");
   add("h,help", "show this text");
 }
 
