@@ -23,6 +23,7 @@
 #include "ddp/base/system/process_status.h"
 #include "ddp/collectives/init.h"
 #include "ddp/collectives/on_rank0.h"
+#include "ddp/collectives/start/absent_ranks.h"
 #include "ddp/kernels/conv2d.h"
 #include "ddp/kernels/gemm.h"
 #include "launcher/plan/environment.h"
@@ -249,6 +250,50 @@ TEST_CASE("spawn reports a rank's exit code or signal", "[spawn]") {
   const std::string long_text(100000, 'x');
   CHECK_THAT(spawn_error(1, [&](int) { throw std::runtime_error(long_text); }),
              Contains(long_text.substr(0, 30000)));
+}
+
+TEST_CASE("ranks that wait for one that has returned are told so, long before their timeout",
+          "[spawn]") {
+  const int ended = GENERATE(0, 1, 2);
+  const int together = GENERATE(0, 1);  // initialisations of all ranks before that
+  const auto begin = Clock::now();
+  const std::string error = spawn_error(3, [&](int rank) {
+    const int own = together + (rank == ended ? 0 : 1);
+    for (int i = 0; i < own; ++i) meet()->barrier().wait();
+  });
+  CAPTURE(ended, together);
+  CHECK_THAT(error, Matches(R"(\[spawn\] rank \d of 3 \(pid \d+\) threw: \[init\] rank )" +
+                            std::to_string(ended) +
+                            R"( \(pid \d+\) has ended with code 0 and will not come to this )"
+                            "init_process_group, which all 3 ranks must call"));
+  CHECK(Clock::now() - begin < 20s);
+}
+
+TEST_CASE("the first to wait may come long after the end of the one that it waits for", "[spawn]") {
+  const Pipe pids;
+  const std::string error = spawn_error(2, [&](int rank) {
+    if (rank == 1) return pids.send(::getpid());
+    const pid_t other = pids.receive();
+    test::expect(test::becomes_true([&] { return !read_process(other); }), "rank 1 was reaped");
+    meet();
+  });
+  CHECK_THAT(error, Contains("[init] rank 1 (pid ") && Contains("has ended with code 0"));
+}
+
+TEST_CASE("a rank may end without joining a world that the others form without it", "[spawn]") {
+  const Pipe pids;
+  CHECK(spawn_error(3, [&](int rank) {
+          if (rank == 2) return pids.send(::getpid());
+          ::setenv("WORLD_SIZE", "2", 1);
+          ::setenv("LOCAL_WORLD_SIZE", "2", 1);
+          if (rank == 0) {
+            const pid_t other = pids.receive();
+            test::expect(test::becomes_true([&] { return !read_process(other); }),
+                         "rank 2 is gone");
+            std::this_thread::sleep_for(2 * AbsentRanks::kPeriod);  // while rank 1 waits
+          }
+          meet()->barrier().wait();
+        }).empty());
 }
 
 TEST_CASE("a rank that is stopped is not the cause, even if the first failure blames a peer",

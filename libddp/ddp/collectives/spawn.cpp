@@ -17,6 +17,7 @@
 #include "ddp/base/system/cpu_count.h"
 #include "ddp/base/system/process_status.h"
 #include "ddp/base/time.h"
+#include "ddp/collectives/start/absent_ranks.h"
 #include "ddp/collectives/start/fork_check.h"
 #include "ddp/collectives/start/spawned_process.h"
 #include "ddp/store/tcp_server.h"
@@ -75,8 +76,11 @@ class Ranks {
   }
 
   // Returns when all have ended, by themselves or, after a failure, by a signal.
-  void wait() {
-    wait_until([this] { return !failed_.empty(); }, kForever);
+  void wait(AbsentRanks& absent) {
+    while (running_ranks() > 0 && failed_.empty()) {
+      reap_some(Deadline::after(has_ended() ? AbsentRanks::kPeriod : kForever));
+      if (failed_.empty()) end_waits_for_ended(absent);
+    }
     wait_until([this] { return cause_ != nullptr; }, kSpawnPatience);
     stop(SIGTERM);
     wait_until([] { return false; }, kGrace);
@@ -102,6 +106,16 @@ class Ranks {
 
   [[nodiscard]] std::ptrdiff_t running_ranks() const {
     return std::ranges::count_if(processes_, [](const auto& each) { return !each.ending(); });
+  }
+
+  [[nodiscard]] bool has_ended() const { return running_ranks() < std::ssize(processes_); }
+
+  void end_waits_for_ended(AbsentRanks& absent) const {
+    for (const SpawnedProcess& process : processes_) {
+      if (running_ranks() > 0 && process.ending()) {
+        absent.look_for_waiting(process.rank(), process.pid());
+      }
+    }
   }
 
   void reap_some(Deadline deadline) {
@@ -145,7 +159,8 @@ void spawn(const std::function<void(int rank)>& fn, int nprocs) {
   Ranks ranks(fn, nprocs, host);
   const TcpServer store({.host = host, .port = 0});  // starts a thread: only after the forks
   ranks.tell_port(store.endpoint().port);
-  ranks.wait();
+  AbsentRanks absent(store.endpoint(), worker_env(0, nprocs, host));
+  ranks.wait(absent);
   ranks.throw_if_failed();
 }
 

@@ -12,7 +12,9 @@ namespace ddp {
 //
 // When a rank fails, the others get SIGTERM, and SIGKILL two seconds later. The Error then names
 // the rank, its process and the cause: what fn threw, the exit code or the signal. It names a rank
-// that failed because of a peer only if no other rank failed. No child outlives this process.
+// that failed because of a peer only if no other rank failed. No child outlives this process. A
+// rank may end without joining init_process_group(); where others wait for it there, they throw an
+// EnvironmentError that names it, within a few seconds.
 //
 // A forked process has only the calling thread, and CUDA does not survive a fork: throws
 // std::logic_error if this process has other threads (except those of libraries that stop them

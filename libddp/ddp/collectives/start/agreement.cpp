@@ -18,10 +18,12 @@
 namespace ddp {
 namespace {
 
+std::string name_of_run(const WorkerEnv& env) { return "ddp/" + env.run_id; }
+
 // A worker that outlived its attempt must not meet the workers of the next one. From the second
 // attempt on, ddp-launch stores the current attempt's number.
-void refuse_if_stale(Store& run, const WorkerEnv& env) {
-  const auto current = run.find("attempt");
+void refuse_if_stale(const std::shared_ptr<Store>& store, const WorkerEnv& env) {
+  const auto current = PrefixStore(name_of_run(env), store).find("attempt");
   if (!current || *current == std::to_string(env.restart_count)) return;
   throw EnvironmentError("[init] rank " + std::to_string(env.rank) + " (" + host_name() + ", pid " +
                          std::to_string(::getpid()) + ") belongs to attempt " +
@@ -39,12 +41,9 @@ std::optional<Agreement> try_to_agree(JobStore store, const Hello& self, const W
                                       StartPatience& patience, bool is_after_earlier_group) {
   bool may_be_of_earlier_group = is_after_earlier_group || store.is_at_rank0;
   try {
-    const auto run = std::make_shared<PrefixStore>("ddp/" + env.run_id, store.store);
-    refuse_if_stale(*run, env);
-    const auto job =
-        std::make_shared<PrefixStore>("attempt_" + std::to_string(env.restart_count), run);
+    refuse_if_stale(store.store, env);
     // A process may initialise more than once, and must not read the keys of the previous time.
-    Claim claim = claim_rank(job, self);
+    Claim claim = claim_rank(store_of_attempt(store.store, env), self);
     may_be_of_earlier_group = claim.is_later && store.is_at_rank0;
     Plan plan = agree_on_plan(*claim.store, self, patience);
     return Agreement{std::move(store), std::move(claim.store), std::move(plan)};
@@ -69,6 +68,11 @@ std::optional<JobStore> try_to_open_store(const InitOptions& options, const Work
 }
 
 }  // namespace
+
+std::shared_ptr<Store> store_of_attempt(const std::shared_ptr<Store>& store, const WorkerEnv& env) {
+  return std::make_shared<PrefixStore>(
+      name_of_run(env) + "/attempt_" + std::to_string(env.restart_count), store);
+}
 
 Agreement agree(const InitOptions& options, const Hello& self, const WorkerEnv& env,
                 Timeout start_timeout, StartPatience& patience) {

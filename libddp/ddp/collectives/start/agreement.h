@@ -21,6 +21,10 @@ struct Agreement {
   Plan plan;
 };
 
+// The part of a job's store that is for its current attempt (rendezvous.h).
+[[nodiscard]] std::shared_ptr<Store> store_of_attempt(const std::shared_ptr<Store>& store,
+                                                      const WorkerEnv& env);
+
 // Opens the job's store and agrees with the other ranks; anew as long as that store turns out to be
 // one of an earlier group, which rank 0 is just closing. Throws what open_job_store, claim_rank and
 // agree_on_plan throw, EnvironmentError if this process is of an earlier attempt than the others,

@@ -22,6 +22,7 @@ namespace ddp {
 namespace {
 
 constexpr std::string_view kPlan = "plan";
+constexpr std::string_view kFirst = "first";
 constexpr std::string_view kUse = "use ";
 
 // How often rank 0 checks whether another rank has decided.
@@ -29,7 +30,11 @@ constexpr Timeout kBetweenLooks{250};
 
 std::string hello_key(int rank) { return fmt::format("hello/{}", rank); }
 std::string given_up_key(int rank) { return fmt::format("given_up/{}", rank); }
+std::string begun_key(int rank) { return fmt::format("init/{}", rank); }
 std::string initialisation(std::int64_t number) { return fmt::format("init_{}", number); }
+std::string key_in(std::int64_t number, std::string_view key) {
+  return fmt::format("{}/{}", initialisation(number), key);
+}
 
 bool is_same_process(const Hello& one, const Hello& other) {
   return one.who.host == other.who.host && one.who.pid == other.who.pid &&
@@ -52,12 +57,9 @@ Hello take(Store& store, const std::string& key, const Hello& own) {
 // The number of the initialisation that this process begins. If this rank's last one produced no
 // plan, the other ranks are still in it.
 std::int64_t next_initialisation(Store& job, int rank) {
-  const std::string counter = fmt::format("init/{}", rank);
-  const std::int64_t number = job.add(counter, 1);
-  if (number == 1 || job.has(fmt::format("{}/{}", initialisation(number - 1), kPlan))) {
-    return number;
-  }
-  return job.add(counter, -1);
+  const std::int64_t number = job.add(begun_key(rank), 1);
+  if (number == 1 || job.has(key_in(number - 1, kPlan))) return number;
+  return job.add(begun_key(rank), -1);
 }
 
 // Tells the first process, too, since it may be waiting for the others.
@@ -66,9 +68,8 @@ std::int64_t next_initialisation(Store& job, int rank) {
       "rank {} is already pid {} on host {}; pid {} on host {} came as rank {}, too: each process "
       "of a job needs a RANK of its own, and each job a MASTER_PORT of its own",
       first.rank, first.pid, first.host_name, second.pid, second.host_name, second.rank);
-  const std::int64_t present = job.add(fmt::format("init/{}", first.rank), 0);
-  job.compare_set(fmt::format("{}/{}", initialisation(std::max<std::int64_t>(present, 1)), kPlan),
-                  "", text);
+  const std::int64_t present = job.add(begun_key(first.rank), 0);
+  job.compare_set(key_in(std::max<std::int64_t>(present, 1), kPlan), "", text);
   throw EnvironmentError(text);
 }
 
@@ -178,7 +179,7 @@ std::string await_plan(Store& store, const Hello& self, StartPatience& patience)
 // A plan that says that the ranks have different world sizes; empty if this rank's equals the first
 // rank's. With different ones they would wait for different ranks.
 std::string compare_world_size(Store& store, const Hello& self) {
-  const Hello first = take(store, "first", self);
+  const Hello first = take(store, std::string(kFirst), self);
   if (first.world_size == self.world_size) return "";
   const GroupFailure difference{
       GroupFailure::Kind::kMismatch,
@@ -226,6 +227,16 @@ Claim claim_rank(const std::shared_ptr<Store>& job, const Hello& self) {
   const std::int64_t number = next_initialisation(*job, self.who.rank);
   return {.store = std::make_shared<PrefixStore>(initialisation(number), job),
           .is_later = number > 1 || (before && !is_same_process(parse_hello(*before), self))};
+}
+
+void refuse_initialisation_without(Store& attempt, int rank, int world_size,
+                                   const std::string& text) {
+  std::int64_t number = std::stoll(attempt.find(begun_key(rank)).value_or("0"));
+  if (number == 0 || attempt.has(key_in(number, kPlan))) ++number;  // the next one
+  const auto first = attempt.find(key_in(number, kFirst));
+  // The others may have formed a smaller world, without the rank.
+  if (!first || parse_hello(*first).world_size != world_size) return;
+  attempt.compare_set(key_in(number, kPlan), "", text);
 }
 
 Plan agree_on_plan(Store& store, const Hello& self, StartPatience& patience) {

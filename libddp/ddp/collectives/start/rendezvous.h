@@ -7,13 +7,13 @@
 //     first           the Hello of the first rank; the others compare their world size with its
 //     hello/<rank>    the rank's Hello
 //     plan            what all ranks do, or the error that all throw. The first writer decides:
-//                     rank 0, when it has read all hellos, or a rank that sees that the job
-//                     cannot work
+//                     rank 0, when it has read all hellos, or who sees that the job cannot work
 // So there are world_size reads in total, not world_size squared.
 #pragma once
 
 #include <functional>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "ddp/collectives/start/hello.h"
@@ -38,6 +38,13 @@ struct Claim {
 // and, as far as this one can see, is alive; if that one is still waiting for the others, all of
 // them throw it, too.
 [[nodiscard]] Claim claim_rank(const std::shared_ptr<Store>& job, const Hello& self);
+
+// For who knows that a rank has ended and that nothing replaces it, and has the store of the
+// attempt (agreement.h). If others have begun an initialisation of all `world_size` ranks that it
+// did not complete, all ranks throw an EnvironmentError with this text there, also those that come
+// later.
+void refuse_initialisation_without(Store& attempt, int rank, int world_size,
+                                   const std::string& text);
 
 // Exchanges hellos over the store of an initialisation; returns what all ranks do. Throws
 // TimeoutError naming the missing ranks once the patience is over. Before that, the first rank to
