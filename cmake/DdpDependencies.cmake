@@ -21,6 +21,27 @@ else()
   endif()
 endif()
 
+# What a program links for fmt that uses the installed libraries: the file of an imported library, by
+# its soname, which updates keep; nothing, if only headers were used; or the target of a project
+# around this one, which installs it itself.
+get_target_property(is_imported fmt::fmt IMPORTED)
+get_target_property(type fmt::fmt TYPE)
+set(DDP_INSTALLED_FMT fmt::fmt)
+if(is_imported AND type STREQUAL "INTERFACE_LIBRARY")
+  set(DDP_INSTALLED_FMT "")
+elseif(is_imported)
+  get_target_property(DDP_INSTALLED_FMT fmt::fmt LOCATION)
+  get_target_property(configurations fmt::fmt IMPORTED_CONFIGURATIONS)
+  get_filename_component(folder ${DDP_INSTALLED_FMT} DIRECTORY)
+  foreach(configuration IN LISTS configurations)
+    get_target_property(soname fmt::fmt IMPORTED_SONAME_${configuration})
+    if(soname AND EXISTS ${folder}/${soname})
+      set(DDP_INSTALLED_FMT ${folder}/${soname})
+      break()
+    endif()
+  endforeach()
+endif()
+
 include(DdpResolve)
 include(DdpCuda)
 if(DDP_HAVE_CUDA)

@@ -96,10 +96,11 @@ function(ddp_add_library target)
   endif()
   target_sources(${target} PUBLIC FILE_SET HEADERS
     BASE_DIRS ${CMAKE_CURRENT_SOURCE_DIR} FILES ${ARG_HEADERS})
-  if(DDP_VENDORED_HEADERS)  # only headers are used, and only by our sources: nothing to link
-    list(TRANSFORM ARG_LINK_PRIVATE REPLACE "^((spdlog|fmt|nlohmann_json)::.+)$"
-      "$<BUILD_INTERFACE:\\1>")
+  # In a project that uses the installed libraries these targets may be others.
+  if(fmt::fmt IN_LIST ARG_LINK_PRIVATE)
+    list(APPEND ARG_LINK_PRIVATE "$<INSTALL_INTERFACE:${DDP_INSTALLED_FMT}>")
   endif()
+  list(TRANSFORM ARG_LINK_PRIVATE REPLACE "^((fmt|nlohmann_json)::.+)$" "$<BUILD_INTERFACE:\\1>")
   target_link_libraries(${target} PUBLIC ${ARG_LINK} PRIVATE ${ARG_LINK_PRIVATE})
   ddp_target_defaults(${target})
   set_property(GLOBAL APPEND PROPERTY DDP_LIBRARIES ${target})

@@ -1,6 +1,13 @@
 // SPDX-License-Identifier: MIT
 #include "ddp/base/log.h"
 
+// This file has a spdlog of its own, in a namespace of its own: spdlog's symbols have no version,
+// so a program's own spdlog, of another one, would otherwise be called from here.
+#undef SPDLOG_COMPILED_LIB
+#undef SPDLOG_SHARED_LIB
+#define SPDLOG_HEADER_ONLY
+#define spdlog ddp_spdlog
+
 #include <spdlog/logger.h>
 #include <spdlog/sinks/stdout_sinks.h>
 
