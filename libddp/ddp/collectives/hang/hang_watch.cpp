@@ -50,10 +50,16 @@ void HangWatch::introduce() {
 void HangWatch::add(const std::string& group, std::vector<int> job_ranks,
                     const std::shared_ptr<FlightRecorder>& recorder, const std::string& aspect) {
   const std::lock_guard lock(mutex_);
+  forget_ended();  // also here, since many groups may come and go between two checks
   watched_.push_back({.name = group + aspect,
                       .of_group = of_group(group),
                       .job_ranks = std::move(job_ranks),
                       .recorder = recorder});
+}
+
+// Call it under mutex_. A weak pointer keeps the memory of what make_shared has made.
+void HangWatch::forget_ended() {
+  std::erase_if(watched_, [](const Watched& each) { return each.recorder.expired(); });
 }
 
 std::optional<std::uint64_t> HangWatch::collectives_of(int rank, const std::string& group) const {
@@ -111,7 +117,7 @@ const HangWatch::Group* HangWatch::longest_pending(const std::vector<Group>& gro
 
 std::vector<HangWatch::Group> HangWatch::look_at_groups() {
   const std::lock_guard lock(mutex_);
-  std::erase_if(watched_, [](const Watched& each) { return each.recorder.expired(); });
+  forget_ended();
   std::vector<Group> groups;
   for (Watched& each : watched_) {
     Group group{.name = each.name, .job_ranks = each.job_ranks, .recorder = each.recorder.lock()};

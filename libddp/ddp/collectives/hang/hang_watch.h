@@ -71,6 +71,7 @@ class HangWatch {
   };
 
   void introduce();
+  void forget_ended();
   bool look();
   [[nodiscard]] std::vector<Group> look_at_groups();
   void communicate(const std::vector<Group>& groups);
