@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: MIT
 //
 // Keys under a fresh name: "who" exists once rank 0 has come, and "collectives" before it; "beat"
-// counts while fn runs, "result" holds the end: empty, or the text of the exception.
+// counts while fn runs, "result" holds the end: empty, or the text of the exception. Once all ranks
+// have read that, they are deleted, since a long training may make millions of calls.
 #include "ddp/collectives/on_rank0.h"
 
 #include <algorithm>
 #include <optional>
+#include <string_view>
 #include <vector>
 
 #include "ddp/base/error.h"
@@ -28,6 +30,7 @@ namespace {
 constexpr const char* kResult = "result";
 constexpr const char* kResultFailed = "failed: ";
 constexpr const char* kHasEnded = " has ended";
+constexpr std::string_view kTemporary[] = {"who", "collectives", "beat", kResult};
 constexpr int kLeader[] = {0};
 constexpr Timeout kEndingGrace{1000};
 constexpr Timeout kLeaderPause{5};
@@ -82,7 +85,8 @@ void lead(ProcessGroup& group, const std::function<void()>& fn, Timeout period) 
   const std::string result = run(store, fn, period, error);
   try {
     store.set(kResult, result);
-    const std::vector<int> absent = let_all_read(store, group.rank(), group.world_size());
+    const std::vector<int> absent =
+        let_all_read(store, group.rank(), group.world_size(), kTemporary);
     if (!absent.empty()) warn_of_absence(group, absent);
   } catch (const Error& lost) {
     if (!error) throw;
