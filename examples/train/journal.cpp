@@ -41,6 +41,10 @@ Journal::Journal(const JournalOptions& options)
   if (!options.log_dir.empty()) summaries_.emplace(options.log_dir);
 }
 
+void Journal::begin() {
+  if (metrics_) metrics_->begin();
+}
+
 void Journal::say(std::string_view line) {
   progress_.end_line();
   write_to_stdout(fmt::format("{}\n", line));

@@ -38,6 +38,9 @@ class Journal {
   // Throws FileError if a file cannot be written.
   explicit Journal(const JournalOptions& options);
 
+  // The start has succeeded: a new training's metrics replace those of an older one. Throws
+  // FileError.
+  void begin();
   void say(std::string_view line);
   // Call it before other output to the terminal, which may show an unfinished progress bar.
   void end_line() { progress_.end_line(); }

@@ -52,6 +52,11 @@ StepTrace::StepTrace(ddp::ProcessGroup& group, const ddp::BucketLayout& layout,
   }
 }
 
+void StepTrace::begin() {
+  if (writer_) writer_->begin();
+  if (svg_) svg_->begin();
+}
+
 void StepTrace::take(StepMoment moment, ddp::Stream stream) {
   moments_[static_cast<std::size_t>(moment)].take(stream);
 }

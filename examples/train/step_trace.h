@@ -45,6 +45,8 @@ class StepTrace {
   StepTrace(ddp::ProcessGroup& group, const ddp::BucketLayout& layout, const TraceFiles& files,
             std::string caption);
 
+  // On rank 0, once the start has succeeded: older files are emptied. Throws FileError.
+  void begin();
   // Call it for each moment of a step, in their order.
   void take(StepMoment moment, ddp::Stream stream);
   // Adds one backward pass, all moments of which were taken; `data` is the wait for its batch. On

@@ -158,6 +158,8 @@ void Trainer::resume() {
 }
 
 void Trainer::announce() {
+  journal_->begin();
+  if (trace_) trace_->begin();
   journal_->say(fmt::format("{}, {} training samples", job_name(), task_->train_set().size()));
   if (!resumed_ && !learner_.init_remark().empty()) journal_->say(learner_.init_remark());
   if (!resumed_) return;

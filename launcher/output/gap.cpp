@@ -2,20 +2,22 @@
 #include "launcher/output/gap.h"
 
 #include <fmt/core.h>
-#include <unistd.h>
 
 #include <string>
 
 #include "ddp/base/error.h"
+#include "ddp/base/system/write_all.h"
 
 namespace ddp::launcher {
 
-bool Gap::close(int fd, bool is_at_line_begin) {
+int Gap::close(int fd, bool& is_at_line_begin) {
+  if (!is_open()) return 0;
   const std::string line = fmt::format("{}ddp-launch: {} bytes are missing here: {}\n",
                                        is_at_line_begin ? "" : "\n", bytes_, error_text(error_));
-  if (::write(fd, line.data(), line.size()) != static_cast<ssize_t>(line.size())) return false;
+  if (const int error = write_all(fd, line); error != 0) return error;
   *this = {};
-  return true;
+  is_at_line_begin = true;
+  return 0;
 }
 
 }  // namespace ddp::launcher

@@ -13,9 +13,9 @@ class Gap {
     error_ = error;
   }
   [[nodiscard]] bool is_open() const { return bytes_ > 0; }
-  // Writes a line in its place, which says how much is missing. Returns false if that, too, cannot
-  // be written; else the gap has ended.
-  [[nodiscard]] bool close(int fd, bool is_at_line_begin);
+  // If it is open, writes a line in its place that says how much is missing, which ends it. Returns
+  // the errno if that, too, cannot be written, else 0.
+  [[nodiscard]] int close(int fd, bool& is_at_line_begin);
 
  private:
   std::size_t bytes_ = 0;

@@ -17,10 +17,15 @@ LogFile::LogFile(std::string path) : path_(std::move(path)) {
   if (!file_.is_open()) open_error_ = errno;
 }
 
+// What came last may be missing.
+LogFile::~LogFile() {
+  if (file_.is_open()) static_cast<void>(gap_.close(file_.get(), is_at_line_begin_));
+}
+
 int LogFile::write(std::string_view bytes) {
   if (!file_.is_open()) return std::exchange(open_error_, 0);
-  if (gap_.is_open() && !gap_.close(file_.get(), is_at_line_begin_)) {
-    gap_.add(bytes.size(), errno);
+  if (const int error = gap_.close(file_.get(), is_at_line_begin_); error != 0) {
+    gap_.add(bytes.size(), error);
     return 0;
   }
   while (!bytes.empty()) {

@@ -17,6 +17,9 @@ class LogFile {
   // An empty path: ignores writes, as after a failure to open the file, which the first one
   // reports.
   explicit LogFile(std::string path);
+  LogFile(LogFile&&) = default;
+  LogFile& operator=(LogFile&&) = default;
+  ~LogFile();
 
   // Returns the errno of a failure; 0 if there was none, or only those that began earlier.
   [[nodiscard]] int write(std::string_view bytes);

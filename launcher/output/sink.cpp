@@ -32,6 +32,11 @@ FileDescriptor open_without_blocking(int fd) {
 
 Sink::Sink(int fd) : fd_(fd), terminal_(open_without_blocking(fd)) {}
 
+// What came last may be missing.
+Sink::~Sink() {
+  if (gap_.is_open() && is_writable(fd())) static_cast<void>(gap_.close(fd(), is_at_line_begin_));
+}
+
 void Sink::put(int owner, std::string_view prefix, std::string_view line, LineEnd end) {
   // A bar that begins with "\r" would return to a line that meanwhile belongs to another stream; do
   // not make a line of it. Without a prefix it stays what it is at the beginning of a line.
@@ -64,7 +69,9 @@ std::string_view Sink::next_piece() const {
 
 void Sink::flush() {
   while (is_pending() && is_writable(fd())) {
-    if (gap_.is_open() && !gap_.close(fd(), is_at_line_begin_)) return drop(errno);
+    const int error = gap_.close(fd(), is_at_line_begin_);
+    if (error == EAGAIN) break;
+    if (error != 0) return drop(error);
     const std::string_view piece = next_piece();
     const ssize_t written = ::write(fd(), piece.data(), piece.size());
     if (written > 0) {

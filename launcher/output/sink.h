@@ -19,6 +19,9 @@ class Sink {
  public:
   // `fd` stays open while the sink is used.
   explicit Sink(int fd);
+  ~Sink();
+  Sink(const Sink&) = delete;
+  Sink& operator=(const Sink&) = delete;
 
   // Queues a line of stream `owner`, with the prefix if the line begins here. Ends another stream's
   // open line (LineEnd::kNone or kCarriageReturn) first.

@@ -121,7 +121,10 @@ TEST_CASE("a record that fits on no disk begins in the worker's slot", "[error_r
   CHECK_FALSE(slot(0));
   nowhere.clear();
   CHECK_FALSE(slot(1));
-  ErrorFile().keep({.message = "third, without a file"});
+  ErrorFile().clear();
+  ErrorFile().keep({.message = "none of the process's own"});
+  CHECK_FALSE(slot(1));
+  ErrorFile("").keep({.message = "third, without a file"});
   CHECK(slot(1)->message == "third, without a file");
   CHECK_FALSE(slot(1)->caused_by_peer);
 }

@@ -22,11 +22,11 @@ TEST_CASE("a period that is longer than any timeout never ends", "[base]") {
 
 TEST_CASE("time in which a process was suspended is no wait", "[base]") {
   AwakeClock clock;
-  const Deadline deadline = clock.after(5s);
+  const Deadline deadline = clock.after(60s);
   const Clock::time_point begin = Clock::now();
-  CHECK(clock.remaining(deadline, begin + 1s) <= 4s);
-  CHECK(clock.remaining(deadline, begin + 1s + 1h) > 3s);
-  CHECK(clock.remaining(deadline, begin + 1h + 2s) <= 3s);
+  CHECK(clock.remaining(deadline, begin + 1s) <= 59s);
+  CHECK(clock.remaining(deadline, begin + 1s + 1h) > 30s);
+  CHECK(clock.remaining(deadline, begin + 1h + 2s) <= 58s);
   const Deadline later = clock.after(5s);
   CHECK(clock.remaining(later) <= 5s);
   const Deadline now = clock.after(0s);

@@ -152,7 +152,7 @@ TEST_CASE("a suspension before a wait has begun to poll is no wait", "[tcp]") {
   Pair wires;
   Bytes got(1);
   const Buffer target = buffer_of(got);
-  const Deadline deadline = wires.one->clock().after(1s);
+  const Deadline deadline = wires.one->clock().after(2s);
   TcpWire::Message message = wires.one->receive(0, 7, target);
   std::this_thread::sleep_for(2100ms);
   auto waiting = std::async(std::launch::async, [&] { message.wait(deadline); });

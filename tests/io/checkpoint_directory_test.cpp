@@ -136,8 +136,7 @@ TEST_CASE("a damaged newest checkpoint is skipped", "[checkpoint][directory][dam
   write_bytes(newest, damaged(newest, fs::file_size(newest) - 1));
   CheckpointDirectory reader({.path = directory.path()});
   CHECK(value_in(reader.load_newest().value().path) == 2);
-  CHECK(reader.names() ==
-        std::vector<CheckpointName>{after_epoch(2), after_epoch(1), after_epoch(3)});
+  CHECK(reader.names() == std::vector<CheckpointName>{after_epoch(2), after_epoch(1)});
   save_epoch(reader, 3);
   CHECK(newest_value(directory.path()) == 3);
 

@@ -20,7 +20,6 @@ using ddp::CheckpointDirectory;
 using ddp::CheckpointName;
 using ddp::test::after_epoch;
 using ddp::test::bytes_of;
-using ddp::test::damaged;
 using ddp::test::error_of;
 using ddp::test::FileSizeLimit;
 using ddp::test::newest_value;
@@ -54,23 +53,18 @@ TEST_CASE("a checkpoint that cannot be listed is removed, and the listed ones st
   CHECK(bytes_of(directory / "latest") == "model_epoch_42.safetensors\n" + list);
 }
 
-TEST_CASE("a damaged checkpoint that was skipped is removed as the oldest one",
-          "[checkpoint][directory][damage]") {
+TEST_CASE("a file that a training goes back to is not removed if it cannot be listed",
+          "[checkpoint][directory][disk]") {
   const TemporaryDirectory directory;
-  CheckpointDirectory writer({.path = directory.path(), .keep = 2});
-  for (const int epoch : {1, 2, 3}) save_epoch(writer, epoch);
-  const fs::path newest = directory / "model_epoch_3.safetensors";
-  write_bytes(newest, damaged(newest, fs::file_size(newest) - 1));
-  {
-    CheckpointDirectory reader({.path = directory.path(), .keep = 2});
-    REQUIRE(reader.load_newest());
-    CHECK(fs::exists(newest));
-  }
-  CheckpointDirectory next({.path = directory.path(), .keep = 2});
-  REQUIRE(next.load_newest());
-  save_epoch(next, 4);
-  CHECK(bytes_of(directory / "latest") == "model_epoch_4.safetensors\nmodel_epoch_2.safetensors\n");
-  CHECK_FALSE(fs::exists(newest));
+  CheckpointDirectory checkpoints({.path = directory.path(), .keep = 0});
+  for (int epoch = 1; epoch <= 42; ++epoch) save_epoch(checkpoints, epoch);
+  checkpoints.go_back_to(after_epoch(41));
+  save_epoch(checkpoints, 41);
+  const fs::path left = directory / "model_epoch_42.safetensors";
+  const auto size = fs::file_size(left);
+  const FileSizeLimit full(size + 100);  // room for a checkpoint, but not for the list
+  CHECK_THAT(error_of([&] { save_epoch(checkpoints, 42); }), Contains("latest: cannot write"));
+  CHECK(fs::file_size(left) == size);
 }
 
 TEST_CASE("a missing checkpoint that was skipped is forgotten", "[checkpoint][directory]") {

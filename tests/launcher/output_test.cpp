@@ -278,6 +278,21 @@ TEST_CASE("a sink that can write again says how much is missing, and goes on", "
         "half\nddp-launch: 10 bytes are missing here: No space left on device\nc\nd\n");
 }
 
+TEST_CASE("an output whose end is missing says so", "[sink]") {
+  const ddp::test::TemporaryDirectory folder;
+  const std::string path = (folder / "out").string();
+  const ddp::FileDescriptor file(::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND, 0600));
+  const ddp::FileDescriptor out(::open("/dev/full", O_WRONLY));
+  {
+    Sink sink(out.get());
+    sink.put(0, "", "lost\n", LineEnd::kNewline);
+    sink.flush();
+    REQUIRE(::dup2(file.get(), out.get()) == out.get());
+  }
+  CHECK(ddp::test::bytes_of(path) ==
+        "ddp-launch: 5 bytes are missing here: No space left on device\n");
+}
+
 TEST_CASE("rank 0's lines are shown unchanged, others' with their rank as prefix", "[log-mux]") {
   MuxProbe probe;
   probe.write(0, Channel::kOut, "a\n");

@@ -93,9 +93,7 @@ CheckpointDirectory::CheckpointDirectory(CheckpointDirectoryOptions options)
 }
 
 void CheckpointDirectory::check_replaceable() const {
-  for (const std::string_view name : {kCheckpointListName, std::string_view(kBest)}) {
-    const AtomicFile probe(options_.path / name);  // removed at once, and the file is as it was
-  }
+  const AtomicFile probe(options_.path / kCheckpointListName);  // removed at once
 }
 
 void CheckpointDirectory::reread() {
@@ -115,6 +113,8 @@ void CheckpointDirectory::save(const CheckpointInfo& info, std::span<const Named
   check_name(info.name);
   const std::filesystem::path file = options_.path / to_string(info.name);
   remove_orphaned_temporaries(options_.path, is_name_in_checkpoint_directory);
+  std::error_code ignored;
+  const bool is_new = !std::filesystem::exists(symlink_status(file, ignored));
   save_checkpoint(file, tensors, info.metadata);
   try {
     if (info.is_best) save_best(file, info, tensors);
@@ -122,13 +122,14 @@ void CheckpointDirectory::save(const CheckpointInfo& info, std::span<const Named
     names_.insert(names_.begin(), info.name);
     write_list();
   } catch (...) {
-    remove_unlisted(info.name);
+    if (is_new) remove_unlisted(info.name);
     throw;
   }
   prune();
 }
 
-// Without its line in `latest`, nobody would ever use or remove the file. An error can also come
+// Without its line in `latest`, nobody would ever use or remove the new file. (One that was there
+// before may be what the training goes back to.) An error can also come
 // after `latest` was replaced; and without one, the file is found by its name.
 void CheckpointDirectory::remove_unlisted(const CheckpointName& name) {
   try {
@@ -148,7 +149,7 @@ std::optional<LoadedCheckpoint> CheckpointDirectory::load_newest() {
     const std::filesystem::path file = options_.path / to_string(names_[i]);
     try {
       LoadedCheckpoint loaded{file, load_checkpoint(file)};
-      demote_first(i);
+      names_.erase(names_.begin(), names_.begin() + static_cast<std::ptrdiff_t>(i));
       return loaded;
     } catch (const FileError& error) {
       if (is_error_of_system(error)) throw;
@@ -217,19 +218,6 @@ void CheckpointDirectory::go_back_to(const CheckpointName& name) {
 void CheckpointDirectory::save_best(const std::filesystem::path& file, const CheckpointInfo& info,
                                     std::span<const NamedBuffer> tensors) const {
   if (!link_atomically(file, best())) save_checkpoint(best(), tensors, info.metadata);
-}
-
-// Makes the first names the last ones, which are removed first, and forgets missing files.
-void CheckpointDirectory::demote_first(std::size_t count) {
-  std::ranges::rotate(names_, names_.begin() + static_cast<std::ptrdiff_t>(count));
-  const auto first = names_.end() - static_cast<std::ptrdiff_t>(count);
-  names_.erase(std::remove_if(first, names_.end(),
-                              [this](const CheckpointName& name) {
-                                std::error_code ignored;
-                                const auto file = options_.path / to_string(name);
-                                return !std::filesystem::exists(symlink_status(file, ignored));
-                              }),
-               names_.end());
 }
 
 // A process that is killed in between leaves old files that are still listed; the next save removes

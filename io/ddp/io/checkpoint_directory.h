@@ -61,12 +61,12 @@ class CheckpointDirectory {
   explicit CheckpointDirectory(CheckpointDirectoryOptions options);
 
   [[nodiscard]] const std::filesystem::path& path() const { return options_.path; }
-  // Newest first; then those that load_newest() has skipped, and those that could not be removed.
+  // Newest first; then those that could not be removed.
   [[nodiscard]] const std::vector<CheckpointName>& names() const { return names_; }
   // Whether there is a `model_best`, which a new training would overwrite.
   [[nodiscard]] bool has_best() const;
 
-  // Throws FileError if a save could not replace `latest` or the best checkpoint (see AtomicFile).
+  // Throws FileError if a save could not replace `latest` (see AtomicFile).
   void check_replaceable() const;
 
   // Reads the names again: a CheckpointWriter does so as soon as no other process can write there.
@@ -78,10 +78,11 @@ class CheckpointDirectory {
   // std::invalid_argument if epochs or step are negative.
   void save(const CheckpointInfo& info, std::span<const NamedBuffer> tensors);
 
-  // Returns nothing if there is no checkpoint. Skips damaged or missing ones with a warning;
-  // damaged ones then count as the oldest, which a save removes first. Throws FileError if all are
-  // damaged or missing, if there is only a `model_best`, or if the system fails to read one (no
-  // permission, a broken disk, no memory), since that one may be intact.
+  // Returns nothing if there is no checkpoint. Skips damaged or missing ones with a warning, and
+  // drops them from the list at the next save. Their files stay: a version that is newer than this
+  // one may understand them. Throws FileError if all are damaged or missing, if there is only a
+  // `model_best`, or if the system fails to read one (no permission, a broken disk, no memory),
+  // since that one may be intact.
   [[nodiscard]] std::optional<LoadedCheckpoint> load_newest();
 
   // The metadata of the newest checkpoint whose header is intact; its data are not read. Nothing if
@@ -100,7 +101,6 @@ class CheckpointDirectory {
   void save_best(const std::filesystem::path& file, const CheckpointInfo& info,
                  std::span<const NamedBuffer> tensors) const;
   void remove_unlisted(const CheckpointName& name);
-  void demote_first(std::size_t count);
   void prune();
   void write_list();
 

@@ -29,8 +29,10 @@ struct Metric {
 // Writes each line at once and completely, so that a reader can follow the file. Not thread-safe.
 class MetricsWriter {
  public:
-  // Throws FileError that names the file and the reason.
+  // These throw FileError that names the file and the reason; see TextFile.
   explicit MetricsWriter(std::filesystem::path path, TextFileMode mode = TextFileMode::kTruncate);
+
+  void begin() { file_.begin(); }
 
   // A failure (a full disk) does not end the training: see TextFile. Throws like format_metrics().
   void write(std::string_view event, std::initializer_list<Metric> metrics);

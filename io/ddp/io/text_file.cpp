@@ -56,22 +56,38 @@ TextFile::TextFile(std::string origin, std::filesystem::path path, TextFileMode 
   struct stat status {};
   if (::fstat(fd_.get(), &status) != 0 || !S_ISREG(status.st_mode)) return;
   if (mode == TextFileMode::kTruncate) {
-    check_can_empty(status.st_size);
+    if (const int error = resize(status.st_size); error != 0) refuse_to_empty(error);
     is_to_be_emptied_ = true;
   } else {
     end_torn_line(status.st_size);
+    ::flock(fd_.get(), LOCK_SH | LOCK_NB);
   }
-  ::flock(fd_.get(), LOCK_SH | LOCK_NB);  // so that nobody empties it; some file systems cannot
 }
 
-// Not what another job is writing, nor a file to which one may only append (chattr +a).
-void TextFile::check_can_empty(std::int64_t size) const {
+// Not of a file that another job is writing, nor of one to which one may only append (chattr +a).
+// Returns an errno or 0.
+int TextFile::resize(std::int64_t size) const {
+  int error = 0;
   if (::flock(fd_.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
-    throw FileError(origin_ + path_.string() +
-                    ": this or another process is writing this file; choose another name");
+    error = EWOULDBLOCK;
+  } else if (::ftruncate(fd_.get(), size) != 0) {
+    error = errno;
   }
-  if (::ftruncate(fd_.get(), size) == 0) return;
-  throw FileError(origin_ + path_.string() + ": cannot empty this file: " + error_text(errno));
+  ::flock(fd_.get(), LOCK_SH | LOCK_NB);  // so that nobody empties it; some file systems cannot
+  return error;
+}
+
+void TextFile::refuse_to_empty(int error) const {
+  throw FileError(origin_ + path_.string() +
+                  (error == EWOULDBLOCK
+                       ? ": this or another process is writing this file; choose another name"
+                       : ": cannot empty this file: " + error_text(error)));
+}
+
+int TextFile::empty() { return std::exchange(is_to_be_emptied_, false) ? resize(0) : 0; }
+
+void TextFile::begin() {
+  if (const int error = empty(); error != 0) refuse_to_empty(error);
 }
 
 // Of a process that was killed, or whose disk was full.
@@ -84,9 +100,8 @@ void TextFile::end_torn_line(std::int64_t size) {
 void TextFile::write(std::string_view text) {
   if (failed_) return;
   const NoWriteSignals guard;
-  const bool is_emptied =
-      !std::exchange(is_to_be_emptied_, false) || ::ftruncate(fd_.get(), 0) == 0;
-  const int error = is_emptied ? write_all(fd_.get(), text) : errno;
+  int error = empty();
+  if (error == 0) error = write_all(fd_.get(), text);
   if (error == 0) return;
   failed_ = true;
   logging::error(origin_ + path_.string() +

@@ -30,8 +30,9 @@ class TraceWriter {
     int number = 0;
   };
 
-  // Throws FileError.
+  // These throw FileError; see TextFile.
   explicit TraceWriter(std::filesystem::path path);
+  void begin() { file_.begin(); }
   ~TraceWriter();
   TraceWriter(const TraceWriter&) = delete;
   TraceWriter& operator=(const TraceWriter&) = delete;

@@ -68,20 +68,21 @@ bool is_caused_by_peer(const std::exception_ptr& error) {
 
 ErrorFile ErrorFile::from_environment() {
   const char* path = std::getenv("TORCHELASTIC_ERROR_FILE");
-  return ErrorFile(path == nullptr ? "" : path);
+  return ErrorFile(path == nullptr ? "" : path);  // "": the slot alone
 }
 
 void ErrorFile::keep(const ErrorRecord& record) const noexcept {
-  if (!path_.empty() && ::access(path_.c_str(), F_OK) == 0) return;
+  if (!path_ || (!path_->empty() && ::access(path_->c_str(), F_OK) == 0)) return;
   try {
-    if (!path_.empty() && publish(path_, to_json(record, std::time(nullptr)))) return;
+    if (!path_->empty() && publish(*path_, to_json(record, std::time(nullptr)))) return;
     WorkerSlot::from_environment().keep(record);
   } catch (const std::exception&) {  // thrown if there is no memory left
   }
 }
 
 void ErrorFile::clear() const noexcept {
-  if (!path_.empty()) ::unlink(path_.c_str());
+  if (!path_) return;
+  if (!path_->empty()) ::unlink(path_->c_str());
   try {
     WorkerSlot::from_environment().clear_error();
   } catch (const std::exception&) {  // thrown if there is no memory left

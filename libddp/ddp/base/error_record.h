@@ -38,11 +38,12 @@ struct ErrorRecord {
 [[nodiscard]] bool is_caused_by_peer(const std::exception_ptr& error);
 
 // The file for this process's record. Only the first record is kept: later errors follow from it.
-// Where there is no file, or no room, a record's beginning is kept in the WorkerSlot, if there is
-// one.
+// Where there is no file, or no room for it, a record's beginning is kept in the process's
+// WorkerSlot, if it has one.
 class ErrorFile {
  public:
-  ErrorFile() = default;  // no file
+  ErrorFile() = default;  // keeps nothing
+  // "": no file, but perhaps a slot.
   explicit ErrorFile(std::string path) : path_(std::move(path)) {}
 
   // The file that TORCHELASTIC_ERROR_FILE names, if it does.
@@ -53,7 +54,7 @@ class ErrorFile {
   void clear() const noexcept;
 
  private:
-  std::string path_;
+  std::optional<std::string> path_;
 };
 
 // For the last catch of a program:

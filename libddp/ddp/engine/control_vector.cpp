@@ -116,6 +116,7 @@ bool ControlVector::count_next(Wait wait) {
   if (sums == nullptr) return false;
   count({sums, group_.world_size()});
   arrivals_.pop();
+  if (after_count_) after_count_(ledger_);
   return true;
 }
 
@@ -131,7 +132,6 @@ void ControlVector::count(const ControlFields& sums) {
     throw MismatchError("[ddp] " + mismatch);
   }
   ledger_.count(sums);
-  if (after_count_) after_count_(ledger_);
 }
 
 void ControlVector::carry(Stream stream) {
@@ -163,10 +163,12 @@ void ControlVector::wait(Stream consumer) {
   if (is_cuda_) {
     // The copy is behind the sum, and must end before the next step writes to the vector.
     arrivals_.make_wait(consumer);
+    count_arrived(Wait::kNo);
     arrivals_.push();
   } else {
     work_.wait(consumer);
     count(own());
+    if (after_count_) after_count_(ledger_);
   }
   reciprocal(buffer().slice(0, 1), consumer);
 }

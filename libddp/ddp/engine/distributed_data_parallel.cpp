@@ -45,12 +45,12 @@ void DistributedDataParallel::vote(std::size_t slot, bool in_favour) {
 }
 
 [[gnu::hot]] void DistributedDataParallel::mark_ready(std::size_t i, Stream stream) {
-  const SoleCall call(impl_->is_running());
+  const SoleCall call(impl_->running_call());
   impl_->mark_ready(i, stream);
 }
 
 [[gnu::hot]] void DistributedDataParallel::wait(Stream stream) {
-  const SoleCall call(impl_->is_running());
+  const SoleCall call(impl_->running_call());
   impl_->wait(stream);
 }
 

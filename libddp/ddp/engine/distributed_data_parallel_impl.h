@@ -52,7 +52,7 @@ class DistributedDataParallel::Impl {
   void vote(std::size_t slot, bool in_favour);
   void mark_ready(std::size_t i, Stream stream);
   // Whether some thread is in mark_ready or wait: see SoleCall.
-  [[nodiscard]] std::atomic<bool>& is_running() { return is_running_; }
+  [[nodiscard]] std::atomic<bool>& running_call() { return is_in_call_; }
   void wait(Stream stream);
   void wait_host() const {
     check_closed("wait_host");
@@ -120,7 +120,7 @@ class DistributedDataParallel::Impl {
 
   // First what each step touches: the model's kernels leave none of it in the caches.
   State state_ = State::kIdle;
-  std::atomic<bool> is_running_ = false;
+  std::atomic<bool> is_in_call_ = false;
   PassPlan passes_;
   std::uint64_t step_ = 0;          // this engine's last step that has begun: 1, 2, ...
   std::uint64_t steps_before_ = 0;  // the training's steps before this engine's first one

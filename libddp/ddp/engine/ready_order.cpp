@@ -34,9 +34,10 @@ void append_missing(std::vector<std::size_t>& order, const BucketLayout& layout,
 std::size_t run_length(std::span<const std::size_t> order, std::size_t begin) {
   if (begin + 1 == order.size()) return 1;
   const std::size_t step = order[begin + 1] - order[begin];  // wraps around for -1
+  if (step != 1 && step + 1 != 0) return 1;
   std::size_t end = begin + 1;
   while (end < order.size() && order[end] - order[end - 1] == step) ++end;
-  return step == 1 || step + 1 == 0 ? end - begin : 1;
+  return end - begin;
 }
 
 // "2, 1, 0"; of a model of many parameters, "5000 … 12, 3, 11 … 4".
