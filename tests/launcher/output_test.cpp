@@ -15,11 +15,9 @@
 #include "ddp/base/error.h"
 #include "ddp/base/file_descriptor.h"
 #include "ddp/base/net/poll_until.h"
-#include "ddp/base/system/no_write_signals.h"
 #include "launcher/output/line_splitter.h"
 #include "launcher/output/log_mux.h"
 #include "launcher/output/sink.h"
-#include "support/file_size_limit.h"
 #include "support/files.h"
 #include "support/in_child.h"
 
@@ -244,55 +242,6 @@ TEST_CASE("a sink on a terminal that nobody reads queues without blocking", "[si
   });
 }
 
-TEST_CASE("a sink that cannot write drops everything", "[sink]") {
-  const ddp::FileDescriptor full(::open("/dev/full", O_WRONLY));
-  Sink sink(full.get());
-  for (const char* line : {"a\n", "b\n"}) {
-    sink.put(0, "", line, LineEnd::kNewline);
-    sink.flush();
-    CHECK(sink.error() == ENOSPC);
-    CHECK_FALSE(sink.is_pending());
-  }
-}
-
-// A descriptor that is full at first, then a file, stands for a disk that gets room again.
-TEST_CASE("a sink that can write again says how much is missing, and goes on", "[sink]") {
-  const ddp::test::TemporaryDirectory folder;
-  const std::string path = (folder / "out").string();
-  const ddp::FileDescriptor file(::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND, 0600));
-  const ddp::FileDescriptor full(::open("/dev/full", O_WRONLY));
-  const ddp::FileDescriptor out(::dup(file.get()));
-  Sink sink(out.get());
-  const auto show = [&](const std::string& text, LineEnd end) {
-    sink.put(0, "", text, end);
-    sink.flush();
-  };
-  show("half", LineEnd::kNone);
-  REQUIRE(::dup2(full.get(), out.get()) == out.get());
-  show(" a line\n", LineEnd::kNewline);
-  show("b\n", LineEnd::kNewline);
-  REQUIRE(::dup2(file.get(), out.get()) == out.get());
-  show("c\n", LineEnd::kNewline);
-  show("d\n", LineEnd::kNewline);
-  CHECK(ddp::test::bytes_of(path) ==
-        "half\nddp-launch: 10 bytes are missing here: No space left on device\nc\nd\n");
-}
-
-TEST_CASE("an output whose end is missing says so", "[sink]") {
-  const ddp::test::TemporaryDirectory folder;
-  const std::string path = (folder / "out").string();
-  const ddp::FileDescriptor file(::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND, 0600));
-  const ddp::FileDescriptor out(::open("/dev/full", O_WRONLY));
-  {
-    Sink sink(out.get());
-    sink.put(0, "", "lost\n", LineEnd::kNewline);
-    sink.flush();
-    REQUIRE(::dup2(file.get(), out.get()) == out.get());
-  }
-  CHECK(ddp::test::bytes_of(path) ==
-        "ddp-launch: 5 bytes are missing here: No space left on device\n");
-}
-
 TEST_CASE("rank 0's lines are shown unchanged, others' with their rank as prefix", "[log-mux]") {
   MuxProbe probe;
   probe.write(0, Channel::kOut, "a\n");
@@ -379,22 +328,6 @@ TEST_CASE("a log file that cannot be written is reported once", "[log-mux]") {
   CHECK(text.find("ddp-launch: cannot write " + path + ": ") != std::string::npos);
   CHECK(text.find("ddp-launch: ") == text.rfind("ddp-launch: "));
   CHECK(std::ranges::count(text, 'x') == 3);
-}
-
-// A limit of the size of files, which is lifted, stands for a disk that gets room again.
-TEST_CASE("a log file that can be written again says how much is missing", "[log-mux]") {
-  const ddp::test::TemporaryDirectory folder;
-  const std::string path = (folder / "stderr.log").string();
-  LogFile log(path);
-  const ddp::NoWriteSignals guard;
-  {
-    const ddp::test::FileSizeLimit limit(4);
-    CHECK(log.write("whole") == EFBIG);
-    CHECK(log.write("lost\n") == 0);
-  }
-  CHECK(log.write("c\n") == 0);
-  CHECK(ddp::test::bytes_of(path) ==
-        "whol\nddp-launch: 6 bytes are missing here: File too large\nc\n");
 }
 
 TEST_CASE("a partial line is shown after a short wait", "[log-mux]") {
