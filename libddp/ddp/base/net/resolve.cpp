@@ -19,12 +19,7 @@ namespace {
 // With less time than this, the caller reports what it waits for.
 constexpr Timeout kQuiet = std::chrono::seconds(2);
 
-struct Answer {
-  int status = EAI_AGAIN;
-  AddressList addresses{nullptr, &::freeaddrinfo};
-};
-
-Answer ask(const Endpoint& endpoint, int flags) {
+NameAnswer ask(const Endpoint& endpoint, int flags) {
   addrinfo hints{};
   hints.ai_family = AF_UNSPEC;
   hints.ai_socktype = SOCK_STREAM;
@@ -46,20 +41,20 @@ std::string reason_of(int status) {
 
 // getaddrinfo has no timeout, so a call that may ask a name server runs on a thread that can be
 // abandoned.
-Answer ask_name_server(const Endpoint& endpoint, int flags, Deadline deadline) {
-  const auto answer = std::make_shared<Answer>();
+NameAnswer ask_name_server(const Endpoint& endpoint, int flags, Deadline deadline) {
+  const auto answer = std::make_shared<NameAnswer>();
   const bool answered =
       run_until(deadline, [answer, endpoint, flags] { *answer = ask(endpoint, flags); });
   if (!answered) throw cannot_resolve(endpoint, "the name server did not answer in time");
   return std::move(*answer);
 }
 
-Answer look_up(const Endpoint& endpoint, int flags, Deadline deadline) {
-  Answer answer = ask(endpoint, flags | AI_NUMERICHOST);  // an address needs no name server
+NameAnswer look_up(const Endpoint& endpoint, int flags, Deadline deadline) {
+  NameAnswer answer = ask(endpoint, flags | AI_NUMERICHOST);  // an address needs no name server
   return answer.status == 0 ? std::move(answer) : ask_name_server(endpoint, flags, deadline);
 }
 
-AddressList addresses_in(Answer answer, const Endpoint& endpoint) {
+AddressList addresses_in(NameAnswer answer, const Endpoint& endpoint) {
   if (answer.status == 0) return std::move(answer.addresses);
   throw cannot_resolve(endpoint, reason_of(answer.status));
 }
@@ -93,7 +88,7 @@ AddressList resolve_patiently(const Endpoint& endpoint, Deadline deadline) {
   const Deadline quiet = Deadline::after(kQuiet);
   Timeout pause = std::chrono::milliseconds(100);
   for (bool has_told = false;;) {
-    Answer answer = look_up(endpoint, 0, deadline);
+    NameAnswer answer = look_up(endpoint, 0, deadline);
     if (answer.status == 0) return std::move(answer.addresses);
     const NetworkError error = cannot_resolve(endpoint, reason_of(answer.status));
     if (!may_appear_late(answer.status)) throw error;
@@ -109,12 +104,14 @@ AddressList resolve_patiently(const Endpoint& endpoint, Deadline deadline) {
 
 bool is_in_digits(const std::string& host) { return ask({host, 0}, AI_NUMERICHOST).status == 0; }
 
-LookUp::LookUp(const Endpoint& endpoint) {
-  const auto task = std::make_shared<std::packaged_task<AddressList()>>(
-      [endpoint] { return addresses_in(ask(endpoint, 0), endpoint); });
+LookUp::LookUp(const Endpoint& endpoint) : endpoint_(endpoint) {
+  const auto task =
+      std::make_shared<std::packaged_task<NameAnswer()>>([endpoint] { return ask(endpoint, 0); });
   answer_ = task->get_future();
   start_background_thread("ddp-helper", [task] { (*task)(); }).detach();
 }
+
+AddressList LookUp::take() { return addresses_in(answer_.get(), endpoint_); }
 
 bool LookUp::is_done_by(Deadline deadline) const {
   return answer_.wait_until(deadline.time_point()) == std::future_status::ready;

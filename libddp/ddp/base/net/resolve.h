@@ -15,6 +15,12 @@ namespace ddp {
 
 using AddressList = std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)>;
 
+// What getaddrinfo has returned.
+struct NameAnswer {
+  int status = EAI_AGAIN;
+  AddressList addresses{nullptr, &::freeaddrinfo};
+};
+
 inline constexpr Timeout kLateName = std::chrono::seconds(30);
 
 // The addresses of a TCP endpoint: never empty. `flags` are getaddrinfo's. Throws NetworkError that
@@ -37,10 +43,11 @@ class LookUp {
   // False if there is no answer by the deadline.
   [[nodiscard]] bool is_done_by(Deadline deadline) const;
   // The answer, once it is there. Throws NetworkError that names the host.
-  [[nodiscard]] AddressList take() { return answer_.get(); }
+  [[nodiscard]] AddressList take();
 
  private:
-  std::future<AddressList> answer_;
+  Endpoint endpoint_;
+  std::future<NameAnswer> answer_;  // no exception, which two threads would then destroy
 };
 
 // The addresses in digits, each once: they need no name server.
