@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
 // Files that nobody would ever use again do not stay in the directory.
-#include <unistd.h>
-
 #include <catch2/catch.hpp>
 #include <filesystem>
 #include <string>

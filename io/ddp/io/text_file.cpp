@@ -64,8 +64,8 @@ TextFile::TextFile(std::string origin, std::filesystem::path path, TextFileMode 
   }
 }
 
-// Not of a file that another job is writing, nor of one to which one may only append (chattr +a).
-// Returns an errno or 0.
+// Returns an errno or 0. Fails if another job is writing the file, or if one may only append to it
+// (chattr +a).
 int TextFile::resize(std::int64_t size) const {
   int error = 0;
   if (::flock(fd_.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {

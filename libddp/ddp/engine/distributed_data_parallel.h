@@ -51,9 +51,9 @@ namespace ddp {
 //
 // All ranks construct it together with equal models. If the models differ, all ranks throw a
 // MismatchError that names the first parameter that differs. std::invalid_argument if two
-// parameters or two buffers have the same name, or if there is no group. Not thread-safe,
-// except that mark_ready may come from any thread, one call at a time: a second thread in
-// mark_ready or wait gets a std::logic_error.
+// parameters or two buffers have the same name, or if there is no group. Not thread-safe, except
+// that mark_ready may come from any thread, one call at a time: a second thread in mark_ready or
+// wait gets a std::logic_error.
 class DistributedDataParallel {
   class Impl;
 
