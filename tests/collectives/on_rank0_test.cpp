@@ -183,6 +183,33 @@ class StoreOfWatch final : public test::ForwardingStore {
   std::function<void(Store&, std::string_view)> before_;
 };
 
+// The rank is suspended for a while when it first waits for rank 0 to come; `awake` is raised when
+// it waits again.
+class SuspendedStore final : public test::ForwardingStore {
+ public:
+  SuspendedStore(std::shared_ptr<Store> store, Timeout suspension,
+                 std::shared_ptr<test::Gate> awake)
+      : ForwardingStore(std::move(store)), suspension_(suspension), awake_(std::move(awake)) {}
+
+  std::string get(std::string_view key, Timeout timeout) override {
+    if (!key.ends_with("on_rank0_0/who")) return store()->get(key, timeout);
+    if (std::exchange(has_waited_, true)) {
+      awake_->raise();
+      return store()->get(key, timeout);
+    }
+    std::this_thread::sleep_for(suspension_);
+    throw TimeoutError("not there yet");
+  }
+  std::shared_ptr<Store> clone(Timeout timeout) const override {
+    return std::make_shared<SuspendedStore>(store()->clone(timeout), suspension_, awake_);
+  }
+
+ private:
+  Timeout suspension_;
+  std::shared_ptr<test::Gate> awake_;
+  bool has_waited_ = false;
+};
+
 // Of two ranks.
 std::shared_ptr<ProcessGroup> join(int rank, std::shared_ptr<Store> store,
                                    const HangWatchOptions& hang_watch = {}) {
@@ -278,6 +305,24 @@ TEST_CASE("a store that does not answer for a while is not taken for a frozen ra
   run_with_store<SilentStore>(identify_self(0, kCpuDevice), [](ProcessGroup& group) {
     const auto work = [] { std::this_thread::sleep_for(SilentStore::kSilence + 1s); };
     on_rank0(group, work, {.period = 20ms, .silence = 1s});
+  });
+}
+
+TEST_CASE("a rank that was suspended for longer than its timeout still waits for rank 0",
+          "[on_rank0]") {
+  constexpr Timeout kTimeout = 6500ms;  // longer than a look at the store may take
+  const auto store = std::make_shared<HashStore>();
+  const auto awake = std::make_shared<test::Gate>();
+  test::run_ranks(2, [&](int rank) {
+    std::shared_ptr<Store> own = store;
+    if (rank == 1) own = std::make_shared<SuspendedStore>(store, kTimeout + 500ms, awake);
+    const auto group = join(rank, own);
+    const ScopedTimeout limit(*group, kTimeout);
+    if (rank == 0) expect(awake->wait_for(1), "rank 1 to wait on");
+    bool has_run = false;
+    on_rank0(
+        *group, [&] { has_run = true; }, kQuick);
+    expect(has_run == (rank == 0), "rank 0 to run the function");
   });
 }
 

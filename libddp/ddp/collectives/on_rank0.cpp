@@ -140,19 +140,27 @@ void check_leader_is_not_ahead(ProcessGroup& group, Store& store) {
                                     " is in another call after " + std::to_string(*leaders));
 }
 
+// How long one look at rank 0 may take; in a longer one this process was suspended.
+Timeout longest_look(Timeout period) {
+  return 2 * std::min(period, kLongestTimeout) + kLateAnswerGrace;
+}
+
 // Returns what is under "who".
 std::string await_leader(ProcessGroup& group, Store& store, Timeout period) {
-  const Deadline deadline = Deadline::after(group.state().context.timeout);
+  const Timeout timeout = group.state().context.timeout;
+  LifeSign life(longest_look(period));
+  Timeout waited = life.silence(0);
   for (;;) {
     try {
-      return store.get("who", std::min(period, deadline.remaining()));
+      return store.get("who", std::min(period, timeout - waited));
     } catch (const TimeoutError&) {
       group.check_on(kLeader, [&] { return store.wait_for("who", period); });
       check_leader_is_not_ahead(group, store);
-      if (!deadline.passed()) continue;
+      waited = life.silence(0);
+      if (waited < timeout) continue;
       throw TimeoutError("[on_rank0] " + group.state().names.rank(0) +
-                         " has not called on_rank0 within " +
-                         std::to_string(group.state().context.timeout.count()) + " ms");
+                         " has not called on_rank0 within " + std::to_string(timeout.count()) +
+                         " ms");
     }
   }
 }
@@ -195,9 +203,8 @@ std::optional<std::string> read_heartbeat(Store& store, Timeout timeout) {
 // it may host the store. Otherwise this waits as long as a request to the store may take.
 std::string await_result(ProcessGroup& group, Store& store, const RankIdentity& leader,
                          const OnRank0Options& options) {
-  const Timeout longest_look = 2 * std::min(options.period, kLongestTimeout) + kLateAnswerGrace;
-  LifeSign life(longest_look);
-  LifeSign life_of_store(longest_look);
+  LifeSign life(longest_look(options.period));
+  LifeSign life_of_store(longest_look(options.period));
   std::uint64_t answers = 0;
   std::string last_beat = "0";
   while (!store.wait_for(kResult, options.period)) {
@@ -210,7 +217,7 @@ std::string await_result(ProcessGroup& group, Store& store, const RankIdentity& 
             "[on_rank0] the store, which rank 0 or its launcher hosts, has not answered for " +
             std::to_string(silence_of_store.count()) + " ms");
       }
-      life = LifeSign(longest_look);
+      life = LifeSign(longest_look(options.period));
       continue;
     }
     last_beat = beat.value_or(last_beat);
