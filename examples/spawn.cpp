@@ -5,6 +5,8 @@
 #include <ddp/ddp.h>
 
 #include <cstdio>
+#include <exception>
+#include <span>
 
 int main() {
   try {
@@ -12,7 +14,7 @@ int main() {
         [](int rank) {
           const auto group = ddp::init_process_group({.device = ddp::DeviceChoice::kCpu});
           float value = static_cast<float>(rank + 1);
-          group->all_reduce({&value, 1}).wait();
+          group->all_reduce(ddp::buffer_of(std::span(&value, 1))).wait();
           if (rank == 0) std::printf("%d ranks: the sum is %g\n", group->world_size(), value);
         },
         4);

@@ -49,9 +49,9 @@ class Net final : public nn::Module {
       : fc1_(scope.child("fc1"), 2, 32),
         fc2_(scope.child("fc2"), 32, 32),
         out_(scope.child("out"), 32, 2) {
-    add(fc1_);
-    add(fc2_);
-    add(out_);
+    register_module(fc1_);
+    register_module(fc2_);
+    register_module(out_);
   }
 
   // x: n x 2. Returns n x 2 logits.

@@ -189,7 +189,7 @@ void optimize(Model& model, const ddp::DistributedDataParallel& ddp) {
 // One step of all ranks. Returns true if they shall stop after it: if a rank has got a signal.
 bool train_step(Model& model, const ddp::Batch& batch, const ddp::SignalGuard& signals,
                 ddp::DistributedDataParallel& ddp) {
-  ddp::StepOptions step = ddp::step_options(batch);  // samples, epoch and plan
+  ddp::StepOptions step = ddp::step_options(batch);  // samples, epoch, plan and rank
   step.asks_to_stop = signals.stop_requested();
   const double factor = ddp.begin_step(step);
   const auto n = static_cast<double>(batch.count);

@@ -48,7 +48,7 @@ std::vector<double> nccl_launch_times(ProcessGroup& group, int rounds) {
   const auto reduce_all = [&] {
     for (std::size_t b = 0; b < kBuckets; ++b) {
       DDP_NCCL_CHECK(nccl, all_reduce(memory.data(), memory.data(), kCount, ncclFloat32, ncclSum,
-                                      comm, static_cast<cudaStream_t>(stream.view().native)));
+                                      comm, stream.view().native));
     }
   };
   std::vector<double> times;

@@ -17,7 +17,7 @@ using OwnedGraph = std::unique_ptr<std::remove_pointer_t<cudaGraph_t>, Destroy>;
 
 // The capture mode is relaxed, so that `call` may make CUDA calls that are not part of the capture.
 OwnedGraph capture(Stream stream, const std::function<void()>& call) {
-  const auto native = static_cast<cudaStream_t>(stream.native);
+  const auto native = stream.native;
   cudaGraph_t graph = nullptr;
   DDP_CUDA_CHECK(cudaStreamBeginCapture(native, cudaStreamCaptureModeRelaxed));
   try {

@@ -45,7 +45,7 @@ __global__ void clock_kernel(unsigned long long* values, unsigned count, unsigne
 void launch_simulated_collective(const Buffer& operand, std::chrono::nanoseconds time,
                                  unsigned blocks, Stream stream) {
   const cu::DeviceGuard guard(operand.device);
-  collective_kernel<<<blocks, kThreads, 0, static_cast<cudaStream_t>(stream.native)>>>(
+  collective_kernel<<<blocks, kThreads, 0, stream.native>>>(
       static_cast<uint4*>(operand.data), operand.size_bytes() / sizeof(uint4),
       static_cast<unsigned long long>(time.count()));
   DDP_CUDA_CHECK(cudaGetLastError());

@@ -279,7 +279,7 @@ void Trainer::train_step(const ddp::Batch& batch, ddp::Clock::time_point waited_
   check_last_step();
   const Place place{epoch_, epoch_steps(batch), epoch_steps()};
   at(place, [&] {
-    ddp::StepOptions step = learner_.model().step_options(batch);
+    ddp::StepOptions step = ddp::step_options(batch);
     step.asks_to_stop = signals_.stop_requested();
     step.data_seconds = Seconds(data.end - data.begin).count();
     learner_.backward(pass, step);

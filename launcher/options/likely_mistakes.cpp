@@ -16,9 +16,9 @@ namespace ddp::launcher {
 namespace {
 
 // Those that users set; docs/environment.md has all.
-constexpr std::array<std::string_view, 6> kVariables = {"DDP_LOG_LEVEL",     "DDP_TIMEOUT",
-                                                        "DDP_START_TIMEOUT", "DDP_CHECK",
-                                                        "DDP_NCCL_REGISTER", "DDP_FASHION_MNIST"};
+constexpr std::array kVariables = std::to_array<std::string_view>(
+    {"DDP_LOG_LEVEL", "DDP_TIMEOUT", "DDP_START_TIMEOUT", "DDP_CHECK", "DDP_NCCL_REGISTER",
+     "DDP_FASHION_MNIST", "DDP_EVENTS_FILE"});
 
 std::string remark(std::string_view name, std::string_view meant) {
   return fmt::format("nothing reads the variable {}; did you mean {}?", name, meant);

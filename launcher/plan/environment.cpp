@@ -32,8 +32,10 @@ const char* find(const EnvironmentBlock& block, std::string_view name) {
   return found == block.end() ? nullptr : found->c_str() + name.size() + 1;
 }
 
+// An empty value counts as missing.
 void set_if_missing(EnvironmentBlock& block, std::string_view name, const std::string& value) {
-  if (find(block, name) == nullptr) set(block, name, value);
+  const char* inherited = find(block, name);
+  if (inherited == nullptr || *inherited == '\0') set(block, name, value);
 }
 
 WorkerEnv worker_env(const WorkerPlan& plan, const JobLayout& layout, const Attempt& attempt,

@@ -93,12 +93,18 @@ Run record_control(const Run& reference, const Options& options) {
 }
 
 // Mistakes with unequal batches show only where there are some.
-std::string remark_on_sizes(const Run& run) {
+std::string remark_on_sizes(const Run& run, int steps) {
   const auto differs = [&](const StepSketch& step) {
     return step.samples != run.steps.front().samples;
   };
   if (run.steps.front().samples == run.ranks || std::ranges::any_of(run.steps, differs)) return "";
   const auto most = std::ranges::max(by_engine(run), {}, &Steps::size).size();
+  if (most < static_cast<std::size_t>(steps)) {
+    return fmt::format(
+        "all these steps have {} samples, and the program ended after {} of {}: one that runs "
+        "beyond the end of an epoch compares a smaller batch, too\n",
+        run.steps.front().samples, most, counted(static_cast<std::size_t>(steps), "step"));
+  }
   return fmt::format(
       "all these steps have {} samples: --steps {} or more, beyond the end of an epoch, compares a "
       "smaller batch, too\n",
@@ -142,7 +148,7 @@ int prove(const Options& options) {
   if (!unfinished.empty()) return fail(unfinished, kFailed);
   print(fmt::format("the same model with any of these numbers of ranks{}\n",
                     control ? ", but for rounding, which grows" : ""));
-  print(remark_on_sizes(reference));
+  print(remark_on_sizes(reference, options.steps));
   return EXIT_SUCCESS;
 }
 

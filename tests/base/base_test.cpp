@@ -9,6 +9,7 @@
 #include <memory>
 #include <new>
 #include <thread>
+#include <type_traits>
 
 #include "ddp/base/allocation.h"
 #include "ddp/base/buffer.h"
@@ -16,6 +17,7 @@
 #include "ddp/base/error.h"
 #include "ddp/base/even_part.h"
 #include "ddp/base/rank_list.h"
+#include "ddp/base/stream.h"
 #include "ddp/base/system/dynamic_library.h"
 #include "ddp/base/threads/background_thread.h"
 #include "ddp/base/threads/run_until.h"
@@ -28,6 +30,11 @@ using namespace ddp;
 using namespace std::chrono_literals;
 using test::error_of;
 using test::Variables;
+
+// A pointer to something else is no stream, and memory without a type is no operand.
+static_assert(std::is_convertible_v<CUstream_st*, Stream>);
+static_assert(!std::is_convertible_v<void*, Stream> && !std::is_convertible_v<double*, Stream>);
+static_assert(!std::is_constructible_v<Buffer, double*, std::size_t>);
 
 namespace {
 

@@ -239,7 +239,7 @@ TEST_CASE("a wait of a single rank for its busy device ends at its timeout", "[c
   const cu::OwnedStream stream(kGpu);
   test::Gate gate;
   const auto wait = [](void* data) { (void)static_cast<test::Gate*>(data)->wait_for(1); };
-  const auto native = static_cast<cudaStream_t>(stream.view().native);
+  const auto native = stream.view().native;
   REQUIRE(cudaLaunchHostFunc(native, wait, &gate) == cudaSuccess);
   const Allocation memory = group->allocate(sizeof(float));
   const Buffer element{memory.data(), 1, DType::kFloat32, kGpu};

@@ -8,7 +8,10 @@
 #include <limits>
 #include <sstream>
 #include <string>
+#include <type_traits>
+#include <utility>
 
+#include "ddp/data/data_loader.h"
 #include "support/images.h"
 #include "support/run_ranks.h"
 
@@ -21,6 +24,18 @@ using ddp::Subset;
 using ddp::test::error_of;
 using ddp::test::numbered_images;
 using Indices = std::vector<std::int64_t>;
+using Images = ddp::ImageDataset;
+
+// They keep a reference to the dataset, so it must not be a temporary.
+template <class Set>
+constexpr bool kCanBeSplit = requires(Set&& set) {
+  split(std::forward<Set>(set), {1.0}, 0);
+};
+static_assert(kCanBeSplit<const Images&> && !kCanBeSplit<Images>);
+static_assert(std::is_constructible_v<Subset, const Images&, Indices> &&
+              !std::is_constructible_v<Subset, Images, Indices>);
+static_assert(std::is_constructible_v<ddp::DataLoader, Images&, ddp::DataLoaderOptions> &&
+              !std::is_constructible_v<ddp::DataLoader, Images, ddp::DataLoaderOptions>);
 using Sizes = std::vector<std::int64_t>;
 
 std::string joined(const Indices& values, std::size_t count) {

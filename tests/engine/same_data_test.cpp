@@ -2,6 +2,7 @@
 //
 // Ranks that read the same samples compute the same gradients, which the engine tells.
 #include <catch2/catch.hpp>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -116,6 +117,40 @@ TEST_CASE("a parameter that a rank did not use has no gradient that it could sha
             }
           });
         }).empty());
+}
+
+TEST_CASE("a rank that reads another one's part of the data is found in the first step",
+          "[engine][data]") {
+  struct Batch {  // what a DataLoader's tells
+    std::int64_t count = 1;
+    std::int64_t epoch = 0;
+    int rank = 0;
+    int world_size = 2;
+  };
+  const auto errors = [](const Batch& on_rank1) {
+    std::vector<std::string> all;
+    test::run_on_all_backends(2, [&](ProcessGroup& group) {
+      test::Model model(group.rank());
+      const std::string error = test::error_of([&] {
+        DistributedDataParallel ddp(group.shared_from_this(), model.parameters);
+        (void)ddp.begin_step(step_options(group.rank() == 0 ? Batch() : on_rank1));
+        test::mark_all(ddp);
+        ddp.wait();
+      });
+      static std::mutex mutex;
+      const std::lock_guard lock(mutex);
+      if (!error.empty()) all.push_back(error);
+    });
+    return all;
+  };
+  const std::vector<std::string> found = errors({.rank = 0});
+  CHECK(found.size() == 2 * test::backends().size());
+  for (const std::string& error : found) {
+    CHECK_THAT(error, Catch::Contains("[ddp] rank 1 got rank 0's part of the data: give the "
+                                      "sampler this group's rank()"));
+  }
+  CHECK(errors({.rank = 1}).empty());
+  CHECK(errors({.rank = 0, .world_size = 1}).empty());  // each rank has data of its own
 }
 
 }  // namespace ddp

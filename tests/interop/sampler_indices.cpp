@@ -14,11 +14,12 @@ int main() {
   while (std::getline(std::cin, line)) {
     const std::string text = line.substr(0, line.find(" :"));
     std::istringstream fields(text);
-    ddp::DistributedSamplerOptions options{.world_size = 1, .rank = 0};
-    std::int64_t epoch = 0;
+    ddp::DistributedSamplerOptions options{.dataset_size = 0, .world_size = 1, .rank = 0};
+    std::int64_t dataset_size = 0, epoch = 0;
     int world_size = 0, rank = 0;
-    fields >> options.dataset_size >> world_size >> rank >> options.seed >> epoch >>
-        options.shuffle >> options.drop_last;
+    fields >> dataset_size >> world_size >> rank >> options.seed >> epoch >> options.shuffle >>
+        options.drop_last;
+    options.dataset_size = dataset_size;
     options.world_size = world_size;
     options.rank = rank;
     if (!fields) {

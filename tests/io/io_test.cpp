@@ -334,6 +334,16 @@ TEST_CASE("a trace is one JSON array of events in microseconds", "[io][trace]") 
   CHECK(events[0]["args"]["name"] == "rank 3");
 }
 
+TEST_CASE("a trace that is finished stays valid", "[io][trace]") {
+  const TemporaryDirectory directory;
+  ddp::TraceWriter trace(directory / "trace.json");
+  const ddp::Clock::time_point now = ddp::Clock::now();
+  trace.finish();
+  const std::string long_name(1000, 'x');
+  for (int i = 0; i < 200; ++i) trace.span({}, long_name, {now, now});
+  CHECK(nlohmann::json::parse(bytes_of(directory / "trace.json")).empty());
+}
+
 TEST_CASE("a trace without events is an empty array", "[io][trace]") {
   const TemporaryDirectory directory;
   const fs::path path = directory / "trace.json";

@@ -17,6 +17,7 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <vector>
 
 #include "ddp/base/file_descriptor.h"
 #include "support/file_size_limit.h"
@@ -34,6 +35,10 @@ TEST_CASE("metrics are JSON lines in the order given", "[io][metrics]") {
   CHECK(ddp::format_metrics("step",
                             {{"epoch", 1}, {"loss", 0.5}, {"done", true}, {"note", "a\"b"}}) ==
         "{\"event\":\"step\",\"epoch\":1,\"loss\":0.5,\"done\":true,\"note\":\"a\\\"b\"}\n");
+  const std::vector<int> samples(3);
+  const std::vector<ddp::Metric> of_each_class = {{"a", 1}, {"samples", samples.size()}};
+  CHECK(ddp::format_metrics("step", of_each_class) ==
+        "{\"event\":\"step\",\"a\":1,\"samples\":3}\n");
   const auto line = nlohmann::json::parse(
       ddp::format_metrics("final", {{"a", std::nan("")},
                                     {"b", std::numeric_limits<double>::infinity()},

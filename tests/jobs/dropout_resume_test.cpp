@@ -29,9 +29,9 @@ class Net final : public nn::Module {
       : hidden_(scope.child("hidden"), 144, 32),
         dropout_(scope.child("dropout"), 0.5),
         out_(scope.child("out"), 32, 10) {
-    add(hidden_);
-    add(dropout_);
-    add(out_);
+    register_module(hidden_);
+    register_module(dropout_);
+    register_module(out_);
   }
 
   Variable forward(nn::Tape& tape, const Variable& x) override {

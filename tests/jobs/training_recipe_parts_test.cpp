@@ -43,10 +43,10 @@ class Autoencoder final : public nn::Module {
         mean_(scope.child("mean"), 8, 2),
         log_variance_(scope.child("log_variance"), 8, 2),
         decode_(scope.child("decode"), 2, 12) {
-    add(encode_);
-    add(mean_);
-    add(log_variance_);
-    add(decode_);
+    register_module(encode_);
+    register_module(mean_);
+    register_module(log_variance_);
+    register_module(decode_);
   }
 
   Variable forward(nn::Tape& tape, const Variable& x) override {
@@ -153,7 +153,9 @@ TEST_CASE("recipe: optimizers and learning rates", "[recipe]") {
     const nn::DecaySplit split = nn::split_by_decay(model.parameters());
     const AdamStep decayed{
         .learning_rate = 1e-3, .weight_decay = 0.05, .decay = WeightDecay::kDecoupled};
-    nn::Adam optimizer(context, {{split.decayed, decayed}, {split.not_decayed, {}}});
+    AdamStep not_decayed = decayed;  // a group has options of its own and inherits none
+    not_decayed.weight_decay = 0;
+    nn::Adam optimizer(context, {{split.decayed, decayed}, {split.not_decayed, not_decayed}});
     const double base = nn::scaled_learning_rate(1e-3, global_batch, /*reference_batch=*/256);
     const nn::LinearWarmup warmup{.steps = 500, .start_factor = 0.1};
     const nn::LrSchedule schedule{.kind = nn::LrScheduleKind::kCosine, .base = base, .epochs = 90};

@@ -389,7 +389,7 @@ TEST_CASE("recipe: a stop, and a resume inside the epoch", "[recipe]") {
           const Variable output = model.forward(tape, images_of(*batch));
           const Variable loss = nn::softmax_cross_entropy(tape, output, labels_of(*batch));
 
-          StepOptions step = model.step_options(*batch);
+          StepOptions step = step_options(*batch);
           step.asks_to_stop = signals.stop_requested();
           model.backward(tape, loss, step);
           optimizer.step();

@@ -310,7 +310,7 @@ TEST_CASE("kernels refuse operands without memory", "[kernels]") {
 TEST_CASE("kernels refuse shapes whose elements cannot be counted", "[kernels]") {
   constexpr std::size_t kMany = std::size_t{1} << 32U;
   constexpr std::size_t kMost = std::size_t{1} << 60U;
-  const ddp::Buffer none{nullptr, 0};
+  const ddp::Buffer none(nullptr, 0, ddp::DType::kFloat32);
   const auto refuses = [](const auto& call, const std::string& shape) {
     CHECK(error_of(call) ==
           "[kernels] a shape of " + shape + " has more elements than there can be bytes of memory");

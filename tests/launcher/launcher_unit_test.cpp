@@ -168,6 +168,9 @@ TEST_CASE("the user's settings of threads and NCCL are kept", "[environment]") {
   CHECK(values_of(block, "OMP_NUM_THREADS") == Strings{"7"});
   CHECK(values_of(block, "TORCH_NCCL_ASYNC_ERROR_HANDLING") == Strings{"3"});
   CHECK(values_of(block, "CUDA_VISIBLE_DEVICES") == Strings{"2,3"});
+  const EnvironmentBlock empty = job_of(2, 8).environment(1, {"OMP_NUM_THREADS="});
+  CHECK(values_of(empty, "OMP_NUM_THREADS") ==
+        values_of(job_of(2, 8).environment(1), "OMP_NUM_THREADS"));
 }
 
 TEST_CASE("workers that share GPUs get different NCCL_HOSTIDs, and keep what the user has set",

@@ -359,6 +359,8 @@ TEST_CASE("a variable that nobody reads is remarked on if its name is close to o
   CHECK(remarks({"PET_NPROC=2", "DDP_TIME_OUT=5"}) ==
         Strings{"nothing reads the variable PET_NPROC; did you mean PET_NPROC_PER_NODE?",
                 "nothing reads the variable DDP_TIME_OUT; did you mean DDP_TIMEOUT?"});
+  CHECK(remarks({"DDP_EVENT_FILE=e"}) ==
+        Strings{"nothing reads the variable DDP_EVENT_FILE; did you mean DDP_EVENTS_FILE?"});
   CHECK(remarks({"DDP_TIMEOUT=5", "PET_NNODES=2", "PET_MASTER_ADDR=a", "DDP_MY_OWN=1", "TIMEOUT=1",
                  "PET_OF_MINE=cat", "DDP_OVERSUBSCRIBE=1", "DDP_CHECK=1"})
             .empty());

@@ -217,8 +217,8 @@ TEST_CASE("modules know their children, their mode and their state", "[nn]") {
   struct Pair final : Module {
     explicit Pair(const Scope& scope)
         : first(scope.child("first"), 2), second(scope.child("second"), 2) {
-      add(first);
-      add(second);
+      register_module(first);
+      register_module(second);
     }
     Variable forward(Tape& tape, const Variable& input) override {
       return second.forward(tape, first.forward(tape, input));

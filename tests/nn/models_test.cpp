@@ -4,6 +4,7 @@
 // what PyTorch ran.
 #include <catch2/catch.hpp>
 #include <string>
+#include <vector>
 
 #include "ddp/nn/models/factory.h"
 #include "ddp/nn/ops.h"
@@ -16,6 +17,16 @@ using ddp::DType;
 using ddp::test::error_of;
 using ddp::test::ReferenceModel;
 using namespace ddp::nn;
+
+TEST_CASE("a shape may come from sizes that are known at run time", "[nn]") {
+  const std::vector<std::int64_t> sizes = {3, 32, 48};
+  CHECK(Shape(sizes) == Shape{3, 32, 48});
+  CHECK(error_of([] {
+          (void)Shape(std::vector<std::int64_t>{2, -1});
+        }) == "[nn] a shape whose dimension 1 has -1 elements");
+  CHECK(error_of([] { (void)Shape(std::vector<std::int64_t>(7, 1)); }) ==
+        "[nn] a shape of 7 dimensions, at most 6 are supported");
+}
 
 TEST_CASE("the first ten losses of the models equal PyTorch's", "[nn][torch]") {
   const ddp::test::Reference reference =

@@ -29,7 +29,7 @@ std::vector<std::string> names_of(const Module& module) {
 // Gives others access to what a module's constructor calls.
 class Parent final : public Module {
  public:
-  using Module::add;
+  using Module::register_module;
 
   Variable forward(Tape& /*tape*/, const Variable& input) override { return input; }
 };
@@ -110,16 +110,17 @@ TEST_CASE("the layers of a Sequential train and evaluate with it", "[module]") {
   CHECK(dropout.is_training());
 }
 
-TEST_CASE("what a parent would not know cannot be added to its child", "[module]") {
+TEST_CASE("what a parent would not know cannot be registered with its child", "[module]") {
   Context context;
   const Scope scope(context, DType::kFloat64, 0);
   Sequential net(scope.child("net"));
   net.append<Linear>(4, 3);
   Parent parent;
-  parent.add(net);
+  parent.register_module(net);
   CHECK(names_of(parent) == std::vector<std::string>{"net.0.weight", "net.0.bias"});
-  CHECK_THAT(test::error_of([&] { net.append<Linear>(3, 2); }),
-             Contains("[nn] 'net.1.weight' is added to a module that is a child of another one"));
+  CHECK_THAT(
+      test::error_of([&] { net.append<Linear>(3, 2); }),
+      Contains("[nn] 'net.1.weight' is registered with a module that is a child of another"));
   CHECK(names_of(parent) == names_of(net));
   net.append(relu);  // has no parameters
 }
@@ -131,18 +132,20 @@ TEST_CASE("two dropouts of one name are refused, as two layers are", "[module]")
   Dropout first(scope.child("drop")), second(scope.child("drop")), other(scope.child("other"));
   Linear fc(scope.child("fc"), 1, 1), fc_again(scope.child("fc"), 1, 1);
   Parent parent, inner;
-  parent.add(first);
-  parent.add(other);
-  parent.add(fc);
-  inner.add(second);
+  parent.register_module(first);
+  parent.register_module(other);
+  parent.register_module(fc);
+  inner.register_module(second);
   const std::string advice =
-      "': give each child a scope of its own, as in scope.child(\"fc2\"), and add it once";
-  CHECK(test::error_of([&] { parent.add(fc_again); }) ==
+      "': give each child a scope of its own, as in scope.child(\"fc2\"), and register it once";
+  CHECK(test::error_of([&] { parent.register_module(fc_again); }) ==
         "[nn] two parameters are named 'fc.weight" + advice);
-  CHECK(test::error_of([&] { parent.add(second); }) ==
+  CHECK(test::error_of([&] { parent.register_module(second); }) ==
         "[nn] two dropouts are named 'drop" + advice);
-  CHECK(test::error_of([&] { parent.add(inner); }) == "[nn] two dropouts are named 'drop" + advice);
-  CHECK(test::error_of([&] { parent.add(first); }) == "[nn] two dropouts are named 'drop" + advice);
+  CHECK(test::error_of([&] { parent.register_module(inner); }) ==
+        "[nn] two dropouts are named 'drop" + advice);
+  CHECK(test::error_of([&] { parent.register_module(first); }) ==
+        "[nn] two dropouts are named 'drop" + advice);
   CHECK(parent.modules() == std::vector<Module*>{&parent, &first, &other, &fc});
 }
 

@@ -114,6 +114,13 @@ TEST_CASE("the warm-up rises evenly to the base rate, then the schedule starts",
         "possible");
 }
 
+TEST_CASE("a cosine needs its length, and other schedules do not", "[nn]") {
+  CHECK(error_of([] { (void)learning_rate({.kind = LrScheduleKind::kCosine, .base = 0.1}, 0); }) ==
+        "[nn] learning_rate: a cosine needs `epochs`, at whose end it reaches the minimum");
+  CHECK(learning_rate({.base = 0.1, .warmup_epochs = 2}, 0) == 0.05);
+  CHECK(learning_rate({.kind = LrScheduleKind::kStep, .base = 0.1}, std::int64_t{1} << 40) == 0);
+}
+
 TEST_CASE("a schedule of rates that are no numbers, or negative, is refused", "[nn]") {
   const auto error = [](const LrSchedule& schedule) {
     return error_of([&] { static_cast<void>(learning_rate(schedule, 0)); });
@@ -172,8 +179,8 @@ TEST_CASE("two parameters, buffers or children with the same name are refused", 
   const Scope scope(context, DType::kFloat32, 1);
   struct Twice final : Module {
     explicit Twice(const Scope& own) : a(own.child("fc"), 2, 2), b(own.child("fc"), 2, 2) {
-      add(a);
-      add(b);
+      register_module(a);
+      register_module(b);
     }
     Variable forward(Tape& tape, const Variable& x) override {
       return b.forward(tape, a.forward(tape, x));
@@ -182,11 +189,11 @@ TEST_CASE("two parameters, buffers or children with the same name are refused", 
   };
   CHECK(error_of([&] { const Twice module(scope.child("net")); }) ==
         "[nn] two parameters are named 'net.fc.weight': give each child a scope of its own, as in "
-        "scope.child(\"fc2\"), and add it once");
+        "scope.child(\"fc2\"), and register it once");
   struct Buffers final : Module {
     explicit Buffers(const Scope& own) {
-      add_buffer(own.buffer("mean", {2}, 0));
-      add_buffer(own.buffer("mean", {2}, 0));
+      register_buffer(own.buffer("mean", {2}, 0));
+      register_buffer(own.buffer("mean", {2}, 0));
     }
     Variable forward(Tape&, const Variable& x) override { return x; }
   };

@@ -106,11 +106,8 @@ const std::vector<Case> kCases = {
     {"sgd", sgd(0)},
     {"sgd_momentum", sgd(0.9)},
     {"sgd_nesterov", sgd(0.9, true)},
-    {"adam", adam({.learning_rate = 0.01,
-                   .beta1 = 0.8,
-                   .beta2 = 0.99,
-                   .epsilon = 1e-6,
-                   .weight_decay = 0.01})},
+    {"adam",
+     adam({.learning_rate = 0.01, .beta1 = 0.8, .beta2 = 0.99, .eps = 1e-6, .weight_decay = 0.01})},
     {"adamw", kAdamW},
     {"adamw_clipped", kAdamW},
     {"adamw_groups", adamw_with_groups},
@@ -294,6 +291,9 @@ TEST_CASE("a group may have a learning rate of its own", "[optim]") {
   CHECK(pair.context.to_host<double>(pair.w.value()) == old_w);
   CHECK(pair.context.to_host<double>(pair.b.value()) != old_b);
   CHECK(sgd.learning_rate() == 0);
+  CHECK(sgd.group_count() == 2);
+  CHECK(sgd.group_learning_rate(1) == 0.1);
+  CHECK_THROWS_AS(sgd.group_learning_rate(2), std::out_of_range);
   CHECK_THROWS_AS(sgd.set_group_learning_rate(2, 0), std::out_of_range);
 
   Adam adam(pair.context, {{{&pair.w}, {}}, {{&pair.b}, {}}});
@@ -360,7 +360,7 @@ TEST_CASE("optimizers refuse parameters and options that contradict each other",
     return error_of([&] { Adam(pair.context, pair.both, step); });
   };
   CHECK(adam({.beta2 = 1}) == "[kernels] adam_step: a beta is 1, expected 0 <= beta < 1");
-  CHECK(adam({.epsilon = -1}) == "[kernels] adam_step: epsilon is -1, expected 0 or above");
+  CHECK(adam({.eps = -1}) == "[kernels] adam_step: eps is -1, expected 0 or above");
   CHECK(adam({.weight_decay = -1}) ==
         "[kernels] adam_step: weight_decay is -1, expected 0 or above");
 }
@@ -421,7 +421,7 @@ const std::vector<Plateau> kPlateaus = {{"usual", {.base = 0.4, .patience = 2}},
                                           .threshold = 0.05,
                                           .threshold_mode = PlateauThreshold::kAbsolute,
                                           .cooldown = 1,
-                                          .epsilon = 0.01}},
+                                          .eps = 0.01}},
                                         {"max_absolute",
                                          {.base = 0.4,
                                           .mode = PlateauMode::kMax,
@@ -489,7 +489,7 @@ TEST_CASE("a ReduceLrOnPlateau with restored state continues exactly", "[optim]"
 TEST_CASE("ReduceLrOnPlateau refuses invalid options", "[optim]") {
   CHECK(error_of([] { ReduceLrOnPlateau({.factor = 1}); }) ==
         "[nn] ReduceLrOnPlateau: one of these options is not valid: rate 0.100000, factor "
-        "1.000000, patience 10, threshold 0.000100, cooldown 0, minimum 0.000000, epsilon "
+        "1.000000, patience 10, threshold 0.000100, cooldown 0, minimum 0.000000, eps "
         "0.000000");
   CHECK(error_of([] { ReduceLrOnPlateau({.patience = -1}); }) != "");
   CHECK(error_of([] { ReduceLrOnPlateau({.base = std::nan("")}); }) != "");

@@ -237,8 +237,13 @@ TEST_CASE("masks overlap where both the logit and the target are positive", "[nn
   const Tensor none = Tensor::zeros({0, 3}, DType::kFloat64);
   CHECK(context.to_host<std::int64_t>(mask_overlap(context, none, none)) ==
         std::vector<std::int64_t>{0, 0});
-  CHECK_THAT(error_of([&] { (void)mask_overlap(context, none, counts); }),
-             Contains("mask_overlap: target is int64[2] on cpu, expected float64[0] on cpu"));
+  CHECK(error_of([&] {
+          (void)mask_overlap(context, none, Tensor::zeros({3, 0}, DType::kFloat64));
+        }) == "[nn] mask_overlap: logits are [0, 3], target [3, 0], expected one shape");
+  CHECK_THAT(error_of([&] {
+               (void)mask_overlap(context, none, Tensor::zeros({0, 3}, DType::kInt64));
+             }),
+             Contains("mask_overlap: target is int64[0] on cpu, expected float64[0] on cpu"));
 }
 
 TEST_CASE("sigmoid saturates without overflow", "[nn]") {

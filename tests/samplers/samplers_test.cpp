@@ -85,11 +85,11 @@ std::string first_and_hash(const std::vector<Indices>& ranks) {
 }
 
 std::string our_sampler_line(const std::string& kind, std::istream& in) {
-  DistributedSamplerOptions options{.world_size = 1, .rank = 0};
-  std::int64_t epoch = 0;
+  DistributedSamplerOptions options{.dataset_size = 0, .world_size = 1, .rank = 0};
+  std::int64_t dataset_size = 0, epoch = 0;
   int world_size = 0;
-  in >> options.dataset_size >> world_size >> options.seed >> epoch >> options.shuffle >>
-      options.drop_last;
+  in >> dataset_size >> world_size >> options.seed >> epoch >> options.shuffle >> options.drop_last;
+  options.dataset_size = dataset_size;
   options.world_size = world_size;
   std::ostringstream out;
   out << kind << ' ' << options.dataset_size << ' ' << options.world_size << ' ' << options.seed

@@ -18,8 +18,8 @@ class Branches final : public nn::Module {
   explicit Branches(const nn::Scope& scope)
       : left(scope.child("left"), kFeatures, kClasses),
         right(scope.child("right"), kFeatures, kClasses) {
-    add(left);
-    add(right);
+    register_module(left);
+    register_module(right);
   }
   nn::Variable forward(nn::Tape& tape, const nn::Variable& input) override {
     return (takes_left ? left : right).forward(tape, input);
@@ -36,8 +36,8 @@ class Chain final : public nn::Module {
   explicit Chain(const nn::Scope& scope)
       : first(scope.child("first"), kFeatures, kClasses),
         second(scope.child("second"), kClasses, kClasses) {
-    add(first);
-    add(second);
+    register_module(first);
+    register_module(second);
   }
   nn::Variable forward(nn::Tape& tape, const nn::Variable& input) override {
     const nn::Variable middle = first.forward(tape, input);

@@ -52,6 +52,7 @@ class DataLoader {
   // The dataset must outlive the loader. Throws std::invalid_argument if an option is negative,
   // SystemError if a worker cannot start.
   DataLoader(const Dataset& dataset, const DataLoaderOptions& options);
+  DataLoader(const Dataset&&, const DataLoaderOptions&) = delete;
   ~DataLoader();
   DataLoader(const DataLoader&) = delete;
   DataLoader& operator=(const DataLoader&) = delete;

@@ -17,7 +17,7 @@ namespace {
 
 void check_buffer(const char* what, const Buffer& buffer, std::size_t count, DType dtype) {
   if (buffer.count == count && buffer.dtype == dtype && buffer.device == kCpuDevice) return;
-  const Buffer expected{.count = count, .dtype = dtype};
+  const Buffer expected(nullptr, count, dtype);
   throw std::invalid_argument(fmt::format("[dataset] {} are {} instead of {}", what,
                                           to_string(buffer), to_string(expected)));
 }

@@ -15,6 +15,7 @@ class Subset final : public Dataset {
  public:
   // Throws std::invalid_argument if an index is not in the dataset.
   Subset(const Dataset& dataset, std::vector<std::int64_t> indices);
+  Subset(const Dataset&&, std::vector<std::int64_t>) = delete;  // it would be gone at once
 
   [[nodiscard]] const std::vector<std::int64_t>& indices() const { return indices_; }
 
@@ -40,6 +41,7 @@ class Subset final : public Dataset {
 // is above 1.
 [[nodiscard]] std::vector<Subset> split(const Dataset& dataset,
                                         const std::vector<double>& fractions, std::uint64_t seed);
+std::vector<Subset> split(const Dataset&&, const std::vector<double>&, std::uint64_t) = delete;
 
 // The sizes of the subsets that split() would make.
 [[nodiscard]] std::vector<std::int64_t> split_sizes(std::int64_t size,

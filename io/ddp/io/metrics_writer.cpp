@@ -7,7 +7,7 @@
 
 namespace ddp {
 
-std::string format_metrics(std::string_view event, std::initializer_list<Metric> metrics) {
+std::string format_metrics(std::string_view event, std::span<const Metric> metrics) {
   nlohmann::ordered_json line = {{"event", event}};
   for (const Metric& metric : metrics) {
     if (line.contains(metric.name)) {
@@ -24,7 +24,7 @@ std::string format_metrics(std::string_view event, std::initializer_list<Metric>
 MetricsWriter::MetricsWriter(std::filesystem::path path, TextFileMode mode)
     : file_("metrics_writer", std::move(path), mode) {}
 
-void MetricsWriter::write(std::string_view event, std::initializer_list<Metric> metrics) {
+void MetricsWriter::write(std::string_view event, std::span<const Metric> metrics) {
   if (!failed()) file_.write(format_metrics(event, metrics));
 }
 

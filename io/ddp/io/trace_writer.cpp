@@ -53,7 +53,7 @@ TraceWriter::Lane TraceWriter::add_lane(int process, std::string_view name) {
 }
 
 void TraceWriter::span(Lane lane, std::string_view name, const Interval& interval,
-                       std::initializer_list<Metric> arguments) {
+                       std::span<const Metric> arguments) {
   OrderedJson event = {{"name", name},
                        {"ph", "X"},
                        {"ts", microseconds(interval.begin - origin_)},
@@ -74,6 +74,7 @@ void TraceWriter::finish() {
 }
 
 void TraceWriter::put(std::string_view event) {
+  if (is_finished_) return;
   pending_.append(is_empty_ ? "\n" : ",\n").append(event);
   is_empty_ = false;
   if (pending_.size() < kPendingBytes) return;

@@ -12,6 +12,7 @@
 
 #include <filesystem>
 #include <initializer_list>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -47,10 +48,15 @@ class TraceWriter {
   // The lanes of a process appear in this order.
   [[nodiscard]] Lane add_lane(int process, std::string_view name);
   void span(Lane lane, std::string_view name, const Interval& interval,
-            std::initializer_list<Metric> arguments = {});
+            std::span<const Metric> arguments = {});
+  void span(Lane lane, std::string_view name, const Interval& interval,
+            std::initializer_list<Metric> arguments) {
+    span(lane, name, interval, std::span(arguments.begin(), arguments.size()));
+  }
 
   // Writes what is pending and the end of the array; the destructor does it, too, unless there is
   // nothing in the array: the training may have failed at the start, and the file is as it was.
+  // What is added afterwards is dropped.
   void finish();
   [[nodiscard]] bool failed() const { return file_.failed(); }
 

@@ -18,12 +18,12 @@ struct AdamStep {
   double learning_rate = 1e-3;
   double beta1 = 0.9;
   double beta2 = 0.999;
-  double epsilon = 1e-8;
+  double eps = 1e-8;
   double weight_decay = 0;  // torch.optim.AdamW's default is 0.01
   WeightDecay decay = WeightDecay::kL2;
 };
 
-// Throws std::invalid_argument if a beta is not in [0, 1), or epsilon or weight_decay is negative.
+// Throws std::invalid_argument if a beta is not in [0, 1), or eps or weight_decay is negative.
 void check_options(const AdamStep& step);
 
 // A parameter and its optimizer state, all of one size; one call has only float32 or float64
@@ -48,7 +48,7 @@ namespace ddp::cpu {
 //   exp_avg = beta1 * exp_avg + (1 - beta1) * g
 //   exp_avg_sq = beta2 * exp_avg_sq + (1 - beta2) * g^2
 //   value -= learning_rate / (1 - beta1^t) * exp_avg
-//            / (sqrt(exp_avg_sq) / sqrt(1 - beta2^t) + epsilon)
+//            / (sqrt(exp_avg_sq) / sqrt(1 - beta2^t) + eps)
 // `grad_scale` may be null (1); on CUDA it is device memory. Throws std::invalid_argument if sizes
 // or dtypes disagree, a step is below 1, or as check_options does.
 void adam_step(std::span<const AdamTensor> tensors, const AdamStep& step, const double* grad_scale);

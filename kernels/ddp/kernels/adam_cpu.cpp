@@ -16,7 +16,7 @@ void step_elements(T* __restrict value, const T* __restrict grad, T* __restrict 
     const T g = grad[i] * grad_scale + f.l2_decay * value[i];
     exp_avg[i] = f.beta1 * exp_avg[i] + f.one_minus_beta1 * g;
     exp_avg_sq[i] = f.beta2 * exp_avg_sq[i] + f.one_minus_beta2 * g * g;
-    const T root = std::sqrt(exp_avg_sq[i]) / corrections.root + f.epsilon;
+    const T root = std::sqrt(exp_avg_sq[i]) / corrections.root + f.eps;
     value[i] = f.shrinkage * value[i] - corrections.step_size * exp_avg[i] / root;
   }
 }

@@ -29,7 +29,7 @@ struct AdamUpdate {
       const T g = tensor.grad[i] * scale + f.l2_decay * value;
       const T average = f.beta1 * tensor.exp_avg[i] + f.one_minus_beta1 * g;
       const T square = f.beta2 * tensor.exp_avg_sq[i] + f.one_minus_beta2 * g * g;
-      const T root = sqrt(square) / tensor.corrections.root + f.epsilon;
+      const T root = sqrt(square) / tensor.corrections.root + f.eps;
       tensor.exp_avg[i] = average;
       tensor.exp_avg_sq[i] = square;
       tensor.value[i] = f.shrinkage * value - tensor.corrections.step_size * average / root;

@@ -179,7 +179,7 @@ void multiply(const Buffer& c, const GemmShape& shape, const GemmOptions& option
   const DeviceGuard guard(c.device);
   const Blas::Library& library = blas.library();
   const Factor alpha(options.alpha, c.dtype), beta(options.beta, c.dtype);
-  DDP_CUBLAS_CHECK(library, set_stream, library.handle, static_cast<cudaStream_t>(stream.native));
+  DDP_CUBLAS_CHECK(library, set_stream, library.handle, stream.native);
   call(library, Product{.b_operation = to_cublas(options.transpose_b),
                         .a_operation = to_cublas(options.transpose_a),
                         .columns = detail::blas_int(n),

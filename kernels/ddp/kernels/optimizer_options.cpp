@@ -31,7 +31,7 @@ void check_options(const AdamStep& step) {
     throw std::invalid_argument(
         fmt::format("[kernels] adam_step: a beta is {}, expected 0 <= beta < 1", beta));
   }
-  require_not_negative("adam_step: epsilon", step.epsilon);
+  require_not_negative("adam_step: eps", step.eps);
   require_not_negative("adam_step: weight_decay", step.weight_decay);
 }
 

@@ -11,13 +11,18 @@
 
 namespace ddp {
 
-// A view of one contiguous operand; it owns nothing. `count` is in elements; `data` may be null if
-// `count` is 0. As with std::span, a const Buffer does not make its elements const.
+// A view of one contiguous operand; it owns nothing. buffer_of() makes one of typed memory. `count`
+// is in elements; `data` may be null if `count` is 0. As with std::span, a const Buffer does not
+// make its elements const.
 struct Buffer {
   void* data = nullptr;
   std::size_t count = 0;
   DType dtype = DType::kFloat32;
   Device device = kCpuDevice;
+
+  constexpr Buffer() = default;
+  constexpr Buffer(void* memory, std::size_t elements, DType type, Device where = kCpuDevice)
+      : data(memory), count(elements), dtype(type), device(where) {}
 
   [[nodiscard]] constexpr std::size_t size_bytes() const { return count * size_of(dtype); }
 

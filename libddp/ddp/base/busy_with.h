@@ -15,7 +15,7 @@ namespace ddp {
 // For any thread.
 class [[nodiscard]] BusyWith {
  public:
-  explicit BusyWith(std::string what);
+  [[nodiscard]] explicit BusyWith(std::string what);
   ~BusyWith();
   BusyWith(const BusyWith&) = delete;
   BusyWith& operator=(const BusyWith&) = delete;

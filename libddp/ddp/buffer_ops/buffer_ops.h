@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 //
-// Element-wise operations on buffers, without BLAS. Each exists twice, with the same name and
-// argument order: ddp::cpu runs on the calling thread and is the reference; ddp::cu enqueues on a
-// stream. The functions in ddp itself choose by the buffer's device. 16-bit types are computed in
-// float32. Operands must agree in count, device and (except for cast) dtype; otherwise
-// std::invalid_argument.
+// Element-wise operations on buffers, without BLAS. Each but reduce_terms, which is the CPU's
+// alone, exists twice, with the same name and argument order: ddp::cpu runs on the calling thread
+// and is the reference; ddp::cu enqueues on a stream. The functions in ddp itself choose by the
+// buffer's device. 16-bit types are computed in float32. Operands must agree in count, device and
+// (except for cast) dtype; otherwise std::invalid_argument.
 #pragma once
 
 #include <cstdint>

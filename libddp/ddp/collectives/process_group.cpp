@@ -207,7 +207,7 @@ Work ProcessGroup::recv(const Buffer& buffer, int src, Stream producer) {
 }
 
 Work ProcessGroup::barrier(Stream producer) {
-  const Buffer nothing{.device = device()};
+  const Buffer nothing(nullptr, 0, DType::kFloat32, device());
   return run({CollectiveKind::kBarrier, nothing, nothing}, producer);
 }
 

@@ -47,7 +47,8 @@ struct [[nodiscard]] Work {
   // store has just stopped answering, up to five seconds.
   void wait_host(Timeout timeout) const;
   void wait_host() const;
-  // When the operation ran, on this host's clock. Needs ProcessGroup::start_timing().
+  // When the operation ran, on this host's clock. Nothing in a world of one; without
+  // ProcessGroup::start_timing() a backend may know it or not.
   [[nodiscard]] std::optional<Interval> interval() const;
 };
 
@@ -157,7 +158,7 @@ class ProcessGroup : public std::enable_shared_from_this<ProcessGroup> {
   // freed, or written, that no wait has covered, as after an exception. It waits as long as the
   // group's destruction; then the group breaks. False if an operation may use the memory even after
   // that.
-  bool release(const Buffer& memory) noexcept;
+  [[nodiscard]] bool release(const Buffer& memory) noexcept;
 
   // Makes a new group of the same ranks, whose operations do not queue behind this group's.
   // Collective.
@@ -226,10 +227,10 @@ class ProcessGroup : public std::enable_shared_from_this<ProcessGroup> {
 // Holds back the operations submitted to its group until end(), which starts them together, behind
 // the work that the producers hold at that time; the Work of end() covers all of them. Destroying a
 // batch without end(), as an exception does, discards its operations, and the group is as before.
-// Batches do not nest. For the thread that submits.
+// Batches do not nest. For the thread that submits. Must not outlive the group.
 class [[nodiscard]] ProcessGroup::Batch {
  public:
-  explicit Batch(ProcessGroup& group);
+  [[nodiscard]] explicit Batch(ProcessGroup& group);
   ~Batch();
   Batch(const Batch&) = delete;
   Batch& operator=(const Batch&) = delete;
@@ -244,18 +245,20 @@ class [[nodiscard]] ProcessGroup::Batch {
 // While it lives, operations submitted to the group wait this long for the other ranks, instead of
 // the group's timeout; a send or recv must be over by then. In a batch each has its own, and the
 // first that passes ends the batch; on nccl that of the last one counts for all. Throws
-// std::invalid_argument unless it is above 0. For the thread that submits.
+// std::invalid_argument unless it is above 0. For the thread that submits. Must not outlive the
+// group.
 class [[nodiscard]] ScopedTimeout : ScopedValue<Timeout> {
  public:
-  ScopedTimeout(ProcessGroup& group, Timeout timeout);
+  [[nodiscard]] ScopedTimeout(ProcessGroup& group, Timeout timeout);
 };
 
 // While it lives, operations submitted to the group have this label in messages about hangs,
 // timeouts, lost ranks and different calls: "all_gather #9 (batch norm in training mode)". The
-// group keeps each different text, so use few. For the thread that submits.
+// group keeps each different text, so use few. For the thread that submits. Must not outlive the
+// group.
 class [[nodiscard]] ScopedLabel : ScopedValue<std::uint32_t> {
  public:
-  ScopedLabel(ProcessGroup& group, const std::string& text);
+  [[nodiscard]] ScopedLabel(ProcessGroup& group, const std::string& text);
 };
 
 }  // namespace ddp

@@ -16,7 +16,6 @@
 namespace ddp::cu {
 namespace {
 
-cudaStream_t stream_of(void* native) { return static_cast<cudaStream_t>(native); }
 cudaEvent_t event_of(void* native) { return static_cast<cudaEvent_t>(native); }
 
 void require_cuda(const char* action, Device device) {
@@ -206,12 +205,12 @@ OwnedStream& OwnedStream::operator=(OwnedStream&& other) noexcept {
 
 OwnedStream::~OwnedStream() {
   if (handle_ == nullptr) return;
-  release_on(device_, [this] { return cudaStreamDestroy(stream_of(handle_)); });
+  release_on(device_, [this] { return cudaStreamDestroy(handle_); });
 }
 
 void OwnedStream::synchronize() const {
   const DeviceGuard guard(device_);
-  DDP_CUDA_CHECK(cudaStreamSynchronize(stream_of(handle_)));
+  DDP_CUDA_CHECK(cudaStreamSynchronize(handle_));
 }
 
 Event::Event(Device device, EventTiming timing, HostWait wait) : device_(device) {
@@ -239,12 +238,12 @@ Event::~Event() {
 
 void Event::record(Stream stream) {
   const DeviceGuard guard(device_);
-  DDP_CUDA_CHECK(cudaEventRecord(event_of(handle_), stream_of(stream.native)));
+  DDP_CUDA_CHECK(cudaEventRecord(event_of(handle_), stream.native));
 }
 
 void Event::make_wait(Stream stream) const {
   const DeviceGuard guard(device_);
-  DDP_CUDA_CHECK(cudaStreamWaitEvent(stream_of(stream.native), event_of(handle_), 0));
+  DDP_CUDA_CHECK(cudaStreamWaitEvent(stream.native, event_of(handle_), 0));
 }
 
 bool Event::done() const {
@@ -314,8 +313,8 @@ Allocation allocate_pinned(std::size_t size_bytes) {
 
 void copy_async(void* destination, const void* source, std::size_t size_bytes, Stream stream) {
   if (size_bytes == 0) return;
-  DDP_CUDA_CHECK(cudaMemcpyAsync(destination, source, size_bytes, cudaMemcpyDefault,
-                                 stream_of(stream.native)));
+  DDP_CUDA_CHECK(
+      cudaMemcpyAsync(destination, source, size_bytes, cudaMemcpyDefault, stream.native));
 }
 
 void synchronize_device(Device device) {
@@ -323,6 +322,6 @@ void synchronize_device(Device device) {
   DDP_CUDA_CHECK(cudaDeviceSynchronize());
 }
 
-void synchronize(Stream stream) { DDP_CUDA_CHECK(cudaStreamSynchronize(stream_of(stream.native))); }
+void synchronize(Stream stream) { DDP_CUDA_CHECK(cudaStreamSynchronize(stream.native)); }
 
 }  // namespace ddp::cu

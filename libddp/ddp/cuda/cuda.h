@@ -38,7 +38,7 @@ void make_current(Device device);
 // create one, and every rank would end up with a context on GPU 0.
 class DeviceGuard {
  public:
-  explicit DeviceGuard(Device device);
+  [[nodiscard]] explicit DeviceGuard(Device device);
   ~DeviceGuard();
   DeviceGuard(const DeviceGuard&) = delete;
   DeviceGuard& operator=(const DeviceGuard&) = delete;
@@ -70,7 +70,7 @@ class OwnedStream {
 
  private:
   Device device_;
-  void* handle_ = nullptr;
+  CUstream_st* handle_ = nullptr;
 };
 
 enum class EventTiming { kDisabled, kEnabled };

@@ -22,8 +22,7 @@ inline constexpr std::size_t kMaxGridBlocks = 65535;
 template <class... Parameters, class... Arguments>
 void launch_kernel(void (*kernel)(Parameters...), unsigned blocks, unsigned threads, Stream stream,
                    Arguments&&... arguments) {
-  kernel<<<blocks, threads, 0, static_cast<cudaStream_t>(stream.native)>>>(
-      std::forward<Arguments>(arguments)...);
+  kernel<<<blocks, threads, 0, stream.native>>>(std::forward<Arguments>(arguments)...);
   DDP_CUDA_CHECK(cudaGetLastError());
 }
 

@@ -138,6 +138,11 @@ struct StepOptions {
   // EpochPlan::fingerprint(). Ranks with different ones would read some samples twice and others
   // not at all: likewise a MismatchError. 0 is not compared.
   std::uint32_t plan_fingerprint = 0;
+  // Which rank's part of how many ranks the data are, as the sampler was told. If it is another
+  // rank's of this group, begin_step() throws std::logic_error, and the other ranks throw
+  // PeerError. Parts of another number of ranks may be meant, so they are not compared.
+  int data_rank = 0;
+  int data_world_size = 0;
   // False if this rank's data have run out. It then goes on with empty batches until all ranks'
   // data have run out; see is_over(). A rank with samples is active, also with its last ones.
   bool is_active = true;
@@ -146,20 +151,24 @@ struct StepOptions {
 };
 
 // A batch of a DataLoader: `count` samples of this rank, in that epoch and, if it tells, of a plan
-// with that fingerprint.
+// with that fingerprint, `rank`'s part of `world_size` ranks.
 template <class T>
 concept CountedBatch = requires(const T& batch) {
   static_cast<double>(batch.count);
   static_cast<std::int64_t>(batch.epoch);
 };
 
-// The options of a step with this batch: samples, epoch and plan. To be completed by what else the
-// step has to say, such as asks_to_stop.
+// The options of a step with this batch: samples, epoch, plan and part of the data. To be completed
+// by what else the step has to say, such as asks_to_stop.
 template <CountedBatch Batch>
 [[nodiscard]] StepOptions step_options(const Batch& batch) {
   StepOptions step{.samples = batch.count, .epoch = batch.epoch};
   if constexpr (requires { batch.plan_fingerprint; })
     step.plan_fingerprint = batch.plan_fingerprint;
+  if constexpr (requires { batch.world_size; }) {
+    step.data_rank = batch.rank;
+    step.data_world_size = batch.world_size;
+  }
   return step;
 }
 

@@ -57,7 +57,7 @@ Work PackedBroadcast::run(Stream stream) try {
   if (first == packed_.size()) return last;
   return broadcast(std::span(packed_).subspan(first), size_bytes, stream);
 } catch (...) {
-  for (const Buffer& value : unpacked_) group_.release(value);
+  for (const Buffer& value : unpacked_) static_cast<void>(group_.release(value));
   throw;
 }
 

@@ -34,7 +34,7 @@ namespace ddp {
 // if it was, as in a shell script's background jobs.
 class SignalGuard {
  public:
-  SignalGuard();
+  [[nodiscard]] SignalGuard();
   ~SignalGuard();
   SignalGuard(const SignalGuard&) = delete;
   SignalGuard& operator=(const SignalGuard&) = delete;

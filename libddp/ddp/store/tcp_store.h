@@ -72,8 +72,8 @@ class TcpStore final : public Store {
   // ddp-launch deletes keys before it starts workers again, but not queues: a program that uses
   // them puts TORCHELASTIC_RESTART_COUNT into their names.
   void queue_push(std::string_view key, std::string_view value);
-  // Waits up to `timeout` for an element. With a timeout of 0 it does not wait, and returns nothing
-  // if the queue is empty.
+  // Waits up to `timeout` for an element; then it throws TimeoutError, as get() does. Only with a
+  // timeout of 0 it does not wait, and returns nothing if the queue is empty.
   [[nodiscard]] std::optional<std::string> queue_pop(std::string_view key, Timeout timeout);
   [[nodiscard]] std::int64_t queue_length(std::string_view key);
   // Returns once world_size callers have called it with this key. A key can be used once.

@@ -11,7 +11,7 @@ namespace {
 [[noreturn]] void refuse_name(const char* what, const std::string& name) {
   throw std::invalid_argument("[nn] two " + std::string(what) + " are named '" + name +
                               "': give each child a scope of its own, as in "
-                              "scope.child(\"fc2\"), and add it once");
+                              "scope.child(\"fc2\"), and register it once");
 }
 
 }  // namespace
@@ -42,25 +42,25 @@ void Module::set_requires_grad(bool requires_grad) {
   for (Parameter* parameter : parameters_) parameter->set_requires_grad(requires_grad);
 }
 
-void Module::add(Parameter& parameter) {
+void Module::register_parameter(Parameter& parameter) {
   check_new_parameter(parameter);
   check_is_no_child(parameter.name());
   parameters_.push_back(&parameter);
 }
 
-void Module::add_buffer(NamedTensor buffer) {
+void Module::register_buffer(NamedTensor buffer) {
   check_new_buffer(buffer);
   check_is_no_child(buffer.name);
   buffers_.push_back(std::move(buffer));
 }
 
-void Module::add_dropout(std::string name) {
+void Module::register_dropout(std::string name) {
   check_new_dropout(name);
   check_is_no_child(name);
   dropouts_.push_back(std::move(name));
 }
 
-void Module::add(Module& child) {
+void Module::register_module(Module& child) {
   for (const Parameter* parameter : child.parameters_) {
     check_new_parameter(*parameter);
     check_is_no_child(parameter->name());
@@ -96,9 +96,10 @@ void Module::check_new_dropout(const std::string& name) const {
 
 void Module::check_is_no_child(const std::string& name) const {
   if (!is_child_) return;
-  throw std::logic_error("[nn] '" + name +
-                         "' is added to a module that is a child of another one already, which "
-                         "would not know it: add a module to its parent after its own parts");
+  throw std::logic_error(
+      "[nn] '" + name +
+      "' is registered with a module that is a child of another one already, which "
+      "would not know it: add a module to its parent after its own parts");
 }
 
 }  // namespace ddp::nn

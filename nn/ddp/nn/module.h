@@ -47,12 +47,12 @@ class Module {
  protected:
   // std::invalid_argument if the name is taken by another one of its kind. std::logic_error if this
   // module is a child already: its parent has taken the parameters that were there then.
-  void add(Parameter& parameter);
-  void add_buffer(NamedTensor buffer);
+  void register_parameter(Parameter& parameter);
+  void register_buffer(NamedTensor buffer);
   // For a module whose dropped elements are a function of this name: two of them with one name
   // would drop the same.
-  void add_dropout(std::string name);
-  void add(Module& child);
+  void register_dropout(std::string name);
+  void register_module(Module& child);
 
  private:
   void check_new_parameter(const Parameter& parameter) const;

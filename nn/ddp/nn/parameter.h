@@ -18,6 +18,9 @@ class Optimizer;
 class GradientOwner {
  public:
   virtual void step(Optimizer& optimizer) = 0;
+  // True if the gradients must be multiplied by a factor that the owner passes to the optimizer, so
+  // that they mean nothing without it.
+  [[nodiscard]] virtual bool has_scale() const = 0;
 
  protected:
   ~GradientOwner() = default;
@@ -63,6 +66,8 @@ class Parameter {
   void bind_grad(const Buffer& memory, Stream stream = {}, GradientOwner* owner = nullptr,
                  std::size_t index = 0);
   [[nodiscard]] GradientOwner* grad_owner() const { return grad_owner_; }
+  // True if grad() means something only with its owner's factor.
+  [[nodiscard]] bool has_grad_scale() const { return grad_owner_ && grad_owner_->has_scale(); }
   [[nodiscard]] std::size_t grad_index() const { return grad_index_; }
   // For an owner that ends, and its memory with it: there is no gradient now, and the next one gets
   // memory of the parameter's own. Nothing happens if another one is the owner by now.

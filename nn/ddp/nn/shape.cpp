@@ -17,6 +17,17 @@ Shape::Shape(std::initializer_list<Extent> sizes) : rank_(sizes.size()) {
   std::copy(sizes.begin(), sizes.end(), sizes_.begin());
 }
 
+Shape::Shape(std::span<const std::int64_t> sizes) : rank_(sizes.size()) {
+  check_rank(rank_);
+  for (std::size_t i = 0; i < rank_; ++i) {
+    if (sizes[i] < 0) {
+      throw std::invalid_argument("[nn] a shape whose dimension " + std::to_string(i) + " has " +
+                                  std::to_string(sizes[i]) + " elements");
+    }
+    sizes_[i] = static_cast<std::size_t>(sizes[i]);
+  }
+}
+
 std::size_t Shape::product(std::size_t begin, std::size_t end) const {
   std::size_t product = 1;
   for (std::size_t i = begin; i < end; ++i) product *= sizes_[i];

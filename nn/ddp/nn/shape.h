@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstddef>
+#include <cstdint>
 #include <initializer_list>
 #include <span>
 #include <string>
@@ -19,6 +20,8 @@ class Shape {
   Shape() = default;
   // Throws std::invalid_argument beyond kMaxRank dimensions.
   Shape(std::initializer_list<Extent> sizes);
+  // Likewise, and for a negative size; for a dataset's input_shape().
+  explicit Shape(std::span<const std::int64_t> sizes);
 
   [[nodiscard]] std::size_t rank() const { return rank_; }
   // The size of dimension `i`; the caller keeps `i` below rank().

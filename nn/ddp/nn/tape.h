@@ -87,7 +87,7 @@ enum class Recording : std::uint8_t { kOn, kOff };
 
 // For one thread at a time. With kOff nothing is recorded, and activations are freed at once. With
 // kOn they stay until backward(), so a validation on such a tape keeps those of all its batches (a
-// warning says so).
+// warning says so). The context must outlive it.
 class Tape {
  public:
   // `autocast`: a 16-bit type for mixed precision, as amp/autocast.h says; std::invalid_argument

@@ -9,7 +9,7 @@
 namespace ddp {
 
 struct DistributedSamplerOptions {
-  std::int64_t dataset_size = 0;
+  Required<std::int64_t> dataset_size;
   // The group's values: with others, every rank would train on all samples. A single process passes
   // 1 and 0.
   Required<int> world_size;

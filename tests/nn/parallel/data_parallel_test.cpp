@@ -49,7 +49,7 @@ class Scale final : public nn::Module {
   explicit Scale(const nn::Scope& scope) : linear(scope, 1, 1) {
     fill(linear.parameters()[0]->value().buffer(), 1);
     fill(linear.parameters()[1]->value().buffer(), 0);
-    add(linear);
+    register_module(linear);
   }
   Variable forward(Tape& tape, const Variable& input) override {
     if (limit < static_cast<double>(input.shape()[0])) throw std::range_error("too many rows");
@@ -82,7 +82,7 @@ class Pairs final : public nn::Module {
 // A module that contains a batch norm.
 class Normalized final : public nn::Module {
  public:
-  explicit Normalized(const nn::Scope& scope) : norm(scope, 1) { add(norm); }
+  explicit Normalized(const nn::Scope& scope) : norm(scope, 1) { register_module(norm); }
   Variable forward(Tape& tape, const Variable& input) override { return norm.forward(tape, input); }
 
   nn::BatchNorm1d norm;
@@ -93,7 +93,7 @@ class Failing final : public nn::Module {
  public:
   enum class In { kNothing, kForward, kBackward };
 
-  explicit Failing(const nn::Scope& scope) : scale(scope) { add(scale); }
+  explicit Failing(const nn::Scope& scope) : scale(scope) { register_module(scale); }
   Variable forward(Tape& tape, const Variable& input) override {
     before_forward();
     const Variable output = scale.forward(tape, input);

@@ -130,9 +130,9 @@ class Net final : public nn::Module {
       : fc1_(scope.child("fc1"), 4, 6),
         bn1_(scope.child("bn1"), 6),
         fc2_(scope.child("fc2"), 6, 3) {
-    add(fc1_);
-    add(bn1_);
-    add(fc2_);
+    register_module(fc1_);
+    register_module(bn1_);
+    register_module(fc2_);
   }
   nn::Variable forward(nn::Tape& tape, const nn::Variable& input) override {
     const nn::Variable hidden = bn1_.forward(tape, fc1_.forward(tape, input));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
 // How a distributed module and the module that it wraps belong together: names, evaluation, layers
-// that were not added, and modules that are wrapped again or beside others.
+// that were not registered, and modules that are wrapped again or beside others.
 #include "ddp/nn/parallel/distributed_module.h"
 
 #include <catch2/catch.hpp>
@@ -33,8 +33,8 @@ class Normalised final : public nn::Module {
  public:
   explicit Normalised(const nn::Scope& scope)
       : norm(scope.child("norm"), kFeatures), fc(scope.child("fc"), kFeatures, kClasses) {
-    add(norm);
-    add(fc);
+    register_module(norm);
+    register_module(fc);
   }
   nn::Variable forward(nn::Tape& tape, const nn::Variable& input) override {
     return fc.forward(tape, norm.forward(tape, input));
@@ -50,7 +50,7 @@ class Forgetful final : public nn::Module {
   explicit Forgetful(const nn::Scope& scope)
       : forgotten(scope.child("forgotten"), kFeatures, kFeatures),
         fc(scope.child("fc"), kFeatures, kClasses) {
-    add(fc);
+    register_module(fc);
   }
   nn::Variable forward(nn::Tape& tape, const nn::Variable& input) override {
     return fc.forward(tape, forgotten.forward(tape, input));
@@ -176,7 +176,7 @@ TEST_CASE("a rank without samples needs no forward pass, even if buffers are sen
   });
 }
 
-TEST_CASE("a child that was not added is an error that names its parameter and add()", "[module]") {
+TEST_CASE("a child that was not registered is an error that names its parameter", "[module]") {
   for (const int world_size : {1, 2}) {
     test::run_on_all_backends(world_size, [](ProcessGroup& group) {
       const std::string error = error_of([&] {  // a slow rank gets the error in its constructor
@@ -191,8 +191,8 @@ TEST_CASE("a child that was not added is an error that names its parameter and a
         model.backward(tape, nn::softmax_cross_entropy(tape, output, label), 1);
       });
       expect(error.find("parameter 'forgotten.bias' (shape [3])") != std::string::npos, error);
-      expect(error.find("belongs to no module that was added") != std::string::npos, error);
-      expect(error.find("call add(child)") != std::string::npos, error);
+      expect(error.find("belongs to no registered module") != std::string::npos, error);
+      expect(error.find("call register_module(child)") != std::string::npos, error);
     });
   }
 }

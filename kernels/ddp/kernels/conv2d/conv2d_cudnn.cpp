@@ -220,7 +220,7 @@ class CudnnConv2d final : public Conv2dBackend {
   }
 
   void put_on(Stream stream) {
-    DDP_CUDNN_CHECK(library_, set_stream, handle_.get(), static_cast<cudaStream_t>(stream.native));
+    DDP_CUDNN_CHECK(library_, set_stream, handle_.get(), stream.native);
   }
 
   // A model has a few dozen convolutions, and two batch sizes; more come from images of many sizes.

@@ -35,13 +35,13 @@ struct AdamFactors {
         beta2(static_cast<T>(step.beta2)),
         one_minus_beta1(static_cast<T>(1 - step.beta1)),
         one_minus_beta2(static_cast<T>(1 - step.beta2)),
-        epsilon(static_cast<T>(step.epsilon)),
+        eps(static_cast<T>(step.eps)),
         l2_decay(static_cast<T>(step.decay == WeightDecay::kL2 ? step.weight_decay : 0)),
         shrinkage(static_cast<T>(step.decay == WeightDecay::kDecoupled
                                      ? 1 - step.learning_rate * step.weight_decay
                                      : 1)) {}
 
-  T beta1, beta2, one_minus_beta1, one_minus_beta2, epsilon;
+  T beta1, beta2, one_minus_beta1, one_minus_beta2, eps;
   T l2_decay;
   T shrinkage;
 };

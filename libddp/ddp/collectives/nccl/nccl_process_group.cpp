@@ -141,7 +141,7 @@ Allocation NcclProcessGroup::do_allocate(std::size_t size_bytes) {
   return memory_.allocate(
       size_bytes, [self = weak_from_this(), device = device()](void* memory, std::size_t size) {
         const auto alive = self.lock();
-        if (alive) alive->release({memory, size, DType::kUInt8, device});
+        if (alive) static_cast<void>(alive->release({memory, size, DType::kUInt8, device}));
       });
 }
 
@@ -261,8 +261,7 @@ void NcclProcessGroup::make_room() {
 void NcclProcessGroup::enqueue(std::span<const Collective> operations) {
   const Buffer element{barrier_element_.data(), 1, DType::kFloat32, device()};
   communicator_->call([&](ncclComm_t comm) {
-    enqueue_on_nccl(operations, {nccl(), comm, static_cast<cudaStream_t>(side_.view().native),
-                                 rank(), world_size(), element});
+    enqueue_on_nccl(operations, {nccl(), comm, side_.view().native, rank(), world_size(), element});
   });
   for (const Collective& each : operations) {
     if (each.op == ReduceOp::kAverage && receives(each, rank())) {

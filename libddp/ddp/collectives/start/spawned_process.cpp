@@ -40,7 +40,11 @@ Channel make_channel() {
 void apply(const EnvironmentChanges& changes) {
   for (const std::string& name : changes.unset) ::unsetenv(name.c_str());
   for (const auto& [name, value] : changes.set) ::setenv(name.c_str(), value.c_str(), 1);
-  for (const auto& [name, value] : changes.set_if_missing) ::setenv(name.c_str(), value.c_str(), 0);
+  for (const auto& [name, value] : changes.set_if_missing) {
+    const char* inherited = ::getenv(name.c_str());
+    const bool is_missing = inherited == nullptr || *inherited == '\0';
+    if (is_missing) ::setenv(name.c_str(), value.c_str(), 1);
+  }
 }
 
 std::optional<std::uint16_t> receive_port(const FileDescriptor& channel) {

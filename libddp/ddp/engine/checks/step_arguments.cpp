@@ -26,4 +26,12 @@ void refuse_step(const ProcessGroup& group, const StepOptions& step) {
                               "then be 0");
 }
 
+void refuse_part(ProcessGroup& group, int data_rank) {
+  const std::string text = "[ddp] rank " + std::to_string(group.rank()) + " got rank " +
+                           std::to_string(data_rank) +
+                           "'s part of the data: give the sampler this group's rank()";
+  group.abort(text);
+  throw std::logic_error(text);
+}
+
 }  // namespace ddp

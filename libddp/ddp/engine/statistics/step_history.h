@@ -17,7 +17,7 @@ namespace ddp {
 
 // Keeps the last steps of all ranks, in the time of rank 0's clock. Each rank records its own steps
 // in memory that is allocated once; at the end rank 0 collects them. All ranks construct it and
-// call collect() together, and add the same steps. Not thread-safe.
+// call collect() together, and add the same steps. Not thread-safe. The group must outlive it.
 class StepHistory {
  public:
   static constexpr std::size_t kMemoryBytes = std::size_t{8} << 20;

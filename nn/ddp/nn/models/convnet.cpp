@@ -21,13 +21,13 @@ ConvNet::ConvNet(const Scope& scope, std::size_t channels, std::size_t classes)
       conv3_(scope.child("conv3"), 64, 128, {3, 3}, {.padding = {1, 1}}, Bias::kNo),
       bn3_(scope.child("bn3"), 128),
       fc_(scope.child("fc"), 128, classes) {
-  add(conv1_);
-  add(bn1_);
-  add(conv2_);
-  add(bn2_);
-  add(conv3_);
-  add(bn3_);
-  add(fc_);
+  register_module(conv1_);
+  register_module(bn1_);
+  register_module(conv2_);
+  register_module(bn2_);
+  register_module(conv3_);
+  register_module(bn3_);
+  register_module(fc_);
 }
 
 Variable ConvNet::forward(Tape& tape, const Variable& input) {

@@ -50,14 +50,14 @@ GptBlock::GptBlock(const Scope& scope, const GptOptions& options)
       mlp_c_proj_(scope.child("mlp").child("c_proj"), 4 * options.width, options.width,
                   {.stddev = residual_stddev(options)}),
       mlp_dropout_(scope.child("mlp").child("dropout"), options.dropout) {
-  add(ln_1_);
-  add(attn_c_attn_);
-  add(attn_c_proj_);
-  add(attn_dropout_);
-  add(ln_2_);
-  add(mlp_c_fc_);
-  add(mlp_c_proj_);
-  add(mlp_dropout_);
+  register_module(ln_1_);
+  register_module(attn_c_attn_);
+  register_module(attn_c_proj_);
+  register_module(attn_dropout_);
+  register_module(ln_2_);
+  register_module(mlp_c_fc_);
+  register_module(mlp_c_proj_);
+  register_module(mlp_dropout_);
 }
 
 Variable GptBlock::attend(Tape& tape, const Variable& x) {
@@ -89,14 +89,14 @@ Gpt::Gpt(const Scope& scope, const GptOptions& options)
       wpe_(scope.child("wpe"), options.context, options.width, {.stddev = kStddev}),
       drop_(scope.child("drop"), options.dropout),
       ln_f_(scope.child("ln_f"), options.width) {
-  add(wte_);
-  add(wpe_);
-  add(drop_);
+  register_module(wte_);
+  register_module(wpe_);
+  register_module(drop_);
   for (std::size_t layer = 0; layer < options.layers; ++layer) {
     const Scope block = scope.child("h").child(std::to_string(layer));
-    add(*h_.emplace_back(std::make_unique<GptBlock>(block, options)));
+    register_module(*h_.emplace_back(std::make_unique<GptBlock>(block, options)));
   }
-  add(ln_f_);
+  register_module(ln_f_);
 }
 
 Variable Gpt::forward(Tape& tape, const Variable& input) {

@@ -33,11 +33,11 @@ LeNet5::LeNet5(const Scope& scope, const ImageSizes& sizes)
       fc1_(scope.child("fc1"), 16 * pixels_before_fc1(sizes.image), 120),
       fc2_(scope.child("fc2"), 120, 84),
       fc3_(scope.child("fc3"), 84, sizes.classes) {
-  add(conv1_);
-  add(conv2_);
-  add(fc1_);
-  add(fc2_);
-  add(fc3_);
+  register_module(conv1_);
+  register_module(conv2_);
+  register_module(fc1_);
+  register_module(fc2_);
+  register_module(fc3_);
 }
 
 Variable LeNet5::forward(Tape& tape, const Variable& input) {

@@ -9,9 +9,9 @@ Mlp::Mlp(const Scope& scope, const MlpSizes& sizes)
     : fc1_(scope.child("fc1"), sizes.inputs, sizes.hidden1),
       fc2_(scope.child("fc2"), sizes.hidden1, sizes.hidden2),
       fc3_(scope.child("fc3"), sizes.hidden2, sizes.classes) {
-  add(fc1_);
-  add(fc2_);
-  add(fc3_);
+  register_module(fc1_);
+  register_module(fc2_);
+  register_module(fc3_);
 }
 
 Variable Mlp::forward(Tape& tape, const Variable& input) {

@@ -27,16 +27,16 @@ BasicBlock::BasicBlock(const Scope& scope, std::size_t in_channels, std::size_t 
       conv2_(scope.child("conv2"), out_channels, out_channels, {3, 3}, {.padding = {1, 1}},
              Bias::kNo),
       bn2_(scope.child("bn2"), out_channels) {
-  add(conv1_);
-  add(bn1_);
-  add(conv2_);
-  add(bn2_);
+  register_module(conv1_);
+  register_module(bn1_);
+  register_module(conv2_);
+  register_module(bn2_);
   if (stride == 1 && in_channels == out_channels) return;
   downsample_.emplace(scope.child("downsample"));
   downsample_->append<Conv2d>(in_channels, out_channels, Size2d{1, 1},
                               Conv2dOptions{.stride = {stride, stride}}, Bias::kNo);
   downsample_->append<BatchNorm2d>(out_channels);
-  add(*downsample_);
+  register_module(*downsample_);
 }
 
 Variable BasicBlock::forward(Tape& tape, const Variable& input) {
@@ -53,10 +53,10 @@ ResNet18::ResNet18(const Scope& scope, std::size_t channels, std::size_t classes
       blocks_{block(scope, 1, 0), block(scope, 1, 1), block(scope, 2, 0), block(scope, 2, 1),
               block(scope, 3, 0), block(scope, 3, 1), block(scope, 4, 0), block(scope, 4, 1)},
       fc_(scope.child("fc"), 512, classes) {
-  add(conv1_);
-  add(bn1_);
-  for (BasicBlock& each : blocks_) add(each);
-  add(fc_);
+  register_module(conv1_);
+  register_module(bn1_);
+  for (BasicBlock& each : blocks_) register_module(each);
+  register_module(fc_);
 }
 
 Variable ResNet18::forward(Tape& tape, const Variable& input) {

@@ -43,10 +43,10 @@ UNetBlock::UNetBlock(const Scope& scope, const std::string& name, std::size_t in
       conv2_(scope.child(name + "conv2"), features, features, {3, 3}, {.padding = {1, 1}},
              Bias::kNo),
       norm2_(scope.child(name + "norm2"), features) {
-  add(conv1_);
-  add(norm1_);
-  add(conv2_);
-  add(norm2_);
+  register_module(conv1_);
+  register_module(norm1_);
+  register_module(conv2_);
+  register_module(norm2_);
 }
 
 Variable UNetBlock::forward(Tape& tape, const Variable& input) {
@@ -64,13 +64,13 @@ UNet::UNet(const Scope& scope, const UNetSizes& sizes)
       decoders_{decoder(scope, sizes, 1), decoder(scope, sizes, 2), decoder(scope, sizes, 3),
                 decoder(scope, sizes, 4)},
       conv_(scope.child("conv"), sizes.features, sizes.outputs, {1, 1}) {
-  for (UNetBlock& each : encoders_) add(each);
-  add(bottleneck_);
+  for (UNetBlock& each : encoders_) register_module(each);
+  register_module(bottleneck_);
   for (std::size_t level = kLevels; level-- > 0;) {
-    add(upconvs_[level]);
-    add(decoders_[level]);
+    register_module(upconvs_[level]);
+    register_module(decoders_[level]);
   }
-  add(conv_);
+  register_module(conv_);
 }
 
 Variable UNet::forward(Tape& tape, const Variable& input) {

@@ -18,13 +18,13 @@ BatchNorm::BatchNorm(const Scope& scope, std::size_t channels, const BatchNormOp
   check_eps("BatchNorm", options.eps);
   check_momentum("BatchNorm", options.momentum);
   if (options.affine) {
-    add(weight_);
-    add(bias_);
+    register_parameter(weight_);
+    register_parameter(bias_);
   }
   if (!options.track_running_stats) return;
   const auto add_tensor = [this](Tensor& member, NamedTensor buffer) {
     member = buffer.value;
-    add_buffer(std::move(buffer));
+    register_buffer(std::move(buffer));
   };
   add_tensor(running_mean_, scope.buffer("running_mean", {channels}, 0));
   add_tensor(running_var_, scope.buffer("running_var", {channels}, 1));

@@ -10,8 +10,8 @@ Conv2d::Conv2d(const Scope& scope, std::size_t in_channels, std::size_t out_chan
                   {out_channels, channels_per_group("Conv2d", in_channels, options.groups),
                    kernel.height, kernel.width},
                   bias == Bias::kYes ? out_channels : 0) {
-  add(parameters_.weight);
-  if (parameters_.bias) add(*parameters_.bias);
+  register_parameter(parameters_.weight);
+  if (parameters_.bias) register_parameter(*parameters_.bias);
 }
 
 Variable Conv2d::forward(Tape& tape, const Variable& input) {

@@ -11,8 +11,8 @@ ConvTranspose2d::ConvTranspose2d(const Scope& scope, std::size_t in_channels,
                   {in_channels, channels_per_group("ConvTranspose2d", out_channels, options.groups),
                    kernel.height, kernel.width},
                   bias == Bias::kYes ? out_channels : 0) {
-  add(parameters_.weight);
-  if (parameters_.bias) add(*parameters_.bias);
+  register_parameter(parameters_.weight);
+  if (parameters_.bias) register_parameter(*parameters_.bias);
 }
 
 Variable ConvTranspose2d::forward(Tape& tape, const Variable& input) {

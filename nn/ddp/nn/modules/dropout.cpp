@@ -15,7 +15,7 @@ Dropout::Dropout(const Scope& scope, double probability)
     throw std::invalid_argument("[nn] Dropout " + scope.name() + ": the probability is " +
                                 std::to_string(probability) + ", expected 0 to 1");
   }
-  add_dropout(scope.name());
+  register_dropout(scope.name());
 }
 
 Variable Dropout::forward(Tape& tape, const Variable& input) {

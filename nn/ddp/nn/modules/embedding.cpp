@@ -8,7 +8,7 @@ namespace ddp::nn {
 Embedding::Embedding(const Scope& scope, std::size_t count, std::size_t width,
                      const EmbeddingOptions& options)
     : weight_(scope.normal("weight", {count, width}, options.stddev)) {
-  add(weight_);
+  register_parameter(weight_);
 }
 
 Variable Embedding::forward(Tape& tape, const Variable& input) {

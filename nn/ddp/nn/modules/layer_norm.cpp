@@ -11,8 +11,8 @@ LayerNorm::LayerNorm(const Scope& scope, std::size_t width, double eps)
       weight_(scope.constant("weight", {width}, 1)),
       bias_(scope.constant("bias", {width}, 0)) {
   check_eps("LayerNorm", eps);
-  add(weight_);
-  add(bias_);
+  register_parameter(weight_);
+  register_parameter(bias_);
 }
 
 Variable LayerNorm::forward(Tape& tape, const Variable& input) {

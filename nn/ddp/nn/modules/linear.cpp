@@ -28,11 +28,11 @@ Parameter make_bias(const Scope& scope, std::size_t in, std::size_t out,
 
 Linear::Linear(const Scope& scope, std::size_t in, std::size_t out, const LinearOptions& options)
     : weight_(make_weight(scope, in, out, options)) {
-  add(weight_);
+  register_parameter(weight_);
   if (options.bias == Bias::kNo) return;
   // A parameter does not move: make_unique could not take it.
   bias_.reset(new Parameter(make_bias(scope, in, out, options)));
-  add(*bias_);
+  register_parameter(*bias_);
 }
 
 Variable Linear::forward(Tape& tape, const Variable& input) {

@@ -4,7 +4,7 @@
 namespace ddp::nn {
 
 void Sequential::append(std::unique_ptr<Module> module) {
-  add(*module);
+  register_module(*module);
   layers_.emplace_back(
       [layer = module.get()](Tape& tape, const Variable& x) { return layer->forward(tape, x); });
   modules_.push_back(std::move(module));

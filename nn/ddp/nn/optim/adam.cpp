@@ -20,6 +20,7 @@ Adam::Adam(Context& context, std::vector<ParameterGroup<AdamStep>> groups)
     : Optimizer(context, groups), groups_(groups.begin(), groups.end()) {}
 
 void Adam::step(const double* grad_scale) {
+  check_scale(grad_scale);
   for (std::size_t g = 0; g < groups_.size(); ++g) {
     const Group& group = groups_[g];
     tensors_.clear();

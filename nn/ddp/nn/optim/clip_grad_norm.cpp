@@ -5,12 +5,14 @@
 
 #include "ddp/kernels/grad_norm.h"
 #include "ddp/nn/optim/null_pointers.h"
+#include "ddp/nn/optim/scaled_gradients.h"
 
 namespace ddp::nn {
 
 ClippedNorm clip_grad_norm(Context& context, std::span<Parameter* const> parameters,
                            double max_norm, const double* grad_scale) {
   refuse_null_pointers("clip_grad_norm", parameters);
+  if (grad_scale == nullptr) refuse_scaled_gradients("nn::clip_grad_norm", parameters);
   std::vector<Buffer> grads;
   for (Parameter* parameter : parameters) {
     if (parameter->has_grad()) grads.push_back(parameter->grad().buffer());

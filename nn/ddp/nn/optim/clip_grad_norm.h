@@ -25,7 +25,8 @@ struct ClippedNorm {
 // formula. With the scale of a DistributedDataParallel, the norm is that of the mean gradient and
 // equal on all ranks. Parameters without a gradient count as zeros. `grad_scale` is memory of the
 // context's device. Throws std::invalid_argument unless max_norm > 0, and if a parameter is a null
-// pointer.
+// pointer; std::logic_error if grad_scale is null and a DistributedModule's gradients need their
+// scale: call the module's own clip_grad_norm().
 [[nodiscard]] ClippedNorm clip_grad_norm(Context& context, std::span<Parameter* const> parameters,
                                          double max_norm, const double* grad_scale = nullptr);
 

@@ -21,10 +21,15 @@ void check_rates(const LrSchedule& schedule) {
                               std::to_string(schedule.minimum));
 }
 
-void check(const LrSchedule& schedule, int epoch) {
+void check(const LrSchedule& schedule, std::int64_t epoch) {
   check_rates(schedule);
-  if (epoch >= 0 && schedule.epochs >= 1 && schedule.warmup_epochs >= 0 &&
-      schedule.warmup_epochs <= schedule.epochs && schedule.step_epochs >= 1) {
+  if (schedule.epochs == 0 && schedule.kind == LrScheduleKind::kCosine) {
+    throw std::invalid_argument(
+        "[nn] learning_rate: a cosine needs `epochs`, at whose end it reaches the minimum");
+  }
+  const bool is_in_time = schedule.epochs == 0 || schedule.warmup_epochs <= schedule.epochs;
+  if (epoch >= 0 && schedule.epochs >= 0 && schedule.warmup_epochs >= 0 && is_in_time &&
+      schedule.step_epochs >= 1) {
     return;
   }
   throw std::invalid_argument("[nn] learning_rate: epoch " + std::to_string(epoch) + " of " +
@@ -34,10 +39,10 @@ void check(const LrSchedule& schedule, int epoch) {
                               std::to_string(schedule.step_epochs) + " epochs is not possible");
 }
 
-double cosine(const LrSchedule& schedule, int t) {
-  const int total = schedule.epochs - schedule.warmup_epochs;
+double cosine(const LrSchedule& schedule, std::int64_t t) {
+  const std::int64_t total = schedule.epochs - schedule.warmup_epochs;
   if (t >= total) return schedule.minimum;
-  const double angle = std::numbers::pi * t / total;
+  const double angle = std::numbers::pi * static_cast<double>(t) / static_cast<double>(total);
   return schedule.minimum + (schedule.base - schedule.minimum) * (1 + std::cos(angle)) / 2;
 }
 
@@ -55,13 +60,17 @@ std::string_view to_string(LrScheduleKind kind) {
   return "constant";
 }
 
-double learning_rate(const LrSchedule& schedule, int epoch) {
+double learning_rate(const LrSchedule& schedule, std::int64_t epoch) {
   check(schedule, epoch);
-  if (epoch < schedule.warmup_epochs) return schedule.base * (epoch + 1) / schedule.warmup_epochs;
-  const int t = epoch - schedule.warmup_epochs;
+  if (epoch < schedule.warmup_epochs) {
+    return schedule.base * static_cast<double>(epoch + 1) /
+           static_cast<double>(schedule.warmup_epochs);
+  }
+  const std::int64_t t = epoch - schedule.warmup_epochs;
   switch (schedule.kind) {
     case LrScheduleKind::kStep:
-      return schedule.base * std::pow(schedule.step_factor, t / schedule.step_epochs);
+      return schedule.base *
+             std::pow(schedule.step_factor, static_cast<double>(t / schedule.step_epochs));
     case LrScheduleKind::kCosine:
       return cosine(schedule, t);
     case LrScheduleKind::kConstant:

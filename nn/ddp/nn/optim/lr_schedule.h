@@ -17,9 +17,9 @@ enum class LrScheduleKind : std::uint8_t { kConstant, kStep, kCosine };
 struct LrSchedule {
   LrScheduleKind kind = LrScheduleKind::kConstant;
   double base = 0.1;
-  int epochs = 1;         // of the whole training, including the warm-up
-  int warmup_epochs = 0;  // from 0 to `epochs`
-  int step_epochs = 30;   // kStep: epochs between two drops
+  std::int64_t epochs = 0;  // of the whole training, including the warm-up; kCosine needs them
+  std::int64_t warmup_epochs = 0;  // at most `epochs`, if those are given
+  std::int64_t step_epochs = 30;   // kStep: epochs between two drops
   double step_factor = 0.1;
   double minimum = 0;  // kCosine: the rate at the end
 };
@@ -31,9 +31,10 @@ struct LrSchedule {
 //   cosine:  minimum + (base - minimum) * (1 + cos(pi * t / T)) / 2   (PyTorch's CosineAnnealingLR)
 // An epoch is only the unit in which the schedule counts. For a rate that changes in each step,
 // give `epochs`, `warmup_epochs` and `step_epochs` in steps, and the step as `epoch`.
-// Throws std::invalid_argument for a negative epoch, a schedule that contradicts itself, or a base,
+// Throws std::invalid_argument for a negative epoch, a schedule that contradicts itself, a cosine
+// without `epochs`, or a base,
 // factor or minimum that is negative or not finite.
-[[nodiscard]] double learning_rate(const LrSchedule& schedule, int epoch);
+[[nodiscard]] double learning_rate(const LrSchedule& schedule, std::int64_t epoch);
 
 // A warm-up by steps, to be multiplied by learning_rate() of the epoch: from `start_factor` it
 // rises by the same amount in each step and is 1 from step `steps` on (PyTorch's LinearLR). With

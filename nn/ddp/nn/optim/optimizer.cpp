@@ -7,6 +7,7 @@
 #include <unordered_map>
 
 #include "ddp/nn/optim/null_pointers.h"
+#include "ddp/nn/optim/scaled_gradients.h"
 
 namespace ddp::nn {
 
@@ -36,13 +37,20 @@ void Optimizer::set_learning_rate(double learning_rate) {
   std::ranges::fill(rates(), checked_rate(learning_rate));
 }
 
+double Optimizer::group_learning_rate(std::size_t group) const { return rate_of(group); }
+
 void Optimizer::set_group_learning_rate(std::size_t group, double learning_rate) {
-  if (group >= rates().size()) {
-    throw std::out_of_range("[nn] an optimizer has " + std::to_string(rates().size()) +
-                            " groups, but the learning rate of group " + std::to_string(group) +
-                            " is set");
-  }
-  rates()[group] = checked_rate(learning_rate);
+  rate_of(group) = checked_rate(learning_rate);
+}
+
+double& Optimizer::rate_of(std::size_t group) const {
+  if (group < group_count()) return rates()[group];
+  throw std::out_of_range("[nn] an optimizer has " + std::to_string(group_count()) +
+                          " groups, so none with number " + std::to_string(group));
+}
+
+void Optimizer::check_scale(const double* grad_scale) const {
+  if (grad_scale == nullptr) refuse_scaled_gradients("Optimizer::step(nullptr)", parameters_);
 }
 
 double Optimizer::checked_rate(double learning_rate) {

@@ -11,7 +11,8 @@
 
 namespace ddp::nn {
 
-// Parameters that are stepped with options of their own, as in PyTorch's param_groups.
+// Parameters that are stepped with options of their own, as in PyTorch's param_groups; but there is
+// no optimizer whose options a group could inherit, so all of them count, with their defaults.
 template <class Options>
 struct ParameterGroup {
   std::vector<Parameter*> parameters;
@@ -37,7 +38,8 @@ class Optimizer {
   void step();
 
   // Updates with the gradients as they are, each multiplied by *grad_scale (1 if null). On CUDA,
-  // grad_scale points to device memory and is read when the kernels run.
+  // grad_scale points to device memory and is read when the kernels run. Throws std::logic_error if
+  // it is null and a DistributedModule's gradients need their scale: see there.
   virtual void step(const double* grad_scale) = 0;
 
   // The parameters of all groups.
@@ -46,8 +48,10 @@ class Optimizer {
   // The setter changes the rate of all groups; the getter returns the first group's.
   [[nodiscard]] double learning_rate() const;
   void set_learning_rate(double learning_rate);
-  // Sets the rate of one group, counted from 0. Throws std::out_of_range if there is no such group.
+  // The rate of one group, counted from 0. Throws std::out_of_range if there is no such group.
+  [[nodiscard]] double group_learning_rate(std::size_t group) const;
   void set_group_learning_rate(std::size_t group, double learning_rate);
+  [[nodiscard]] std::size_t group_count() const { return rates().size(); }
 
   // What a checkpoint must contain besides the parameters: views of the live state, named after the
   // parameters and in their order, and last the groups' learning rates, "learning_rate". After they
@@ -75,6 +79,8 @@ class Optimizer {
     options.learning_rate = rates()[group];
     return options;
   }
+  // For step().
+  void check_scale(const double* grad_scale) const;
   // For state().
   [[nodiscard]] NamedTensor learning_rates() const { return {"learning_rate", learning_rates_}; }
 
@@ -90,6 +96,7 @@ class Optimizer {
   }
   [[nodiscard]] std::span<double> rates() const { return learning_rates_.buffer().as<double>(); }
   [[nodiscard]] static double checked_rate(double learning_rate);
+  [[nodiscard]] double& rate_of(std::size_t group) const;
   void check_group(std::span<Parameter* const> parameters) const;
   void check_parameters() const;
 

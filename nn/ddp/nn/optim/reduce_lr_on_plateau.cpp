@@ -15,7 +15,7 @@ bool is_valid(double value) { return value >= 0 && std::isfinite(value); }
 void check(const ReduceLrOnPlateauOptions& options) {
   if (is_valid(options.base) && options.factor >= 0 && options.factor < 1 &&
       options.patience >= 0 && is_valid(options.threshold) && options.cooldown >= 0 &&
-      is_valid(options.minimum) && is_valid(options.epsilon)) {
+      is_valid(options.minimum) && is_valid(options.eps)) {
     return;
   }
   throw std::invalid_argument(
@@ -23,7 +23,7 @@ void check(const ReduceLrOnPlateauOptions& options) {
       std::to_string(options.base) + ", factor " + std::to_string(options.factor) + ", patience " +
       std::to_string(options.patience) + ", threshold " + std::to_string(options.threshold) +
       ", cooldown " + std::to_string(options.cooldown) + ", minimum " +
-      std::to_string(options.minimum) + ", epsilon " + std::to_string(options.epsilon));
+      std::to_string(options.minimum) + ", eps " + std::to_string(options.eps));
 }
 
 double& number(const Tensor& tensor) { return tensor.buffer().as<double>()[0]; }
@@ -73,7 +73,7 @@ bool ReduceLrOnPlateau::is_better(double value) const {
 bool ReduceLrOnPlateau::reduce() {
   double& rate = number(rate_);
   const double reduced = std::max(rate * options_.factor, options_.minimum);
-  if (!(rate - reduced > options_.epsilon)) return false;
+  if (!(rate - reduced > options_.eps)) return false;
   rate = reduced;
   return true;
 }

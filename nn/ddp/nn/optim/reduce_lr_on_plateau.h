@@ -20,7 +20,7 @@ struct ReduceLrOnPlateauOptions {
   PlateauThreshold threshold_mode = PlateauThreshold::kRelative;  // relative to the best value
   int cooldown = 0;  // values after a reduction that do not count as bad
   double minimum = 0;
-  double epsilon = 1e-8;  // a reduction that is not larger than this is not made
+  double eps = 1e-8;  // a reduction that is not larger than this is not made
 };
 
 // torch.optim.lr_scheduler.ReduceLROnPlateau: a learning rate that is multiplied by `factor` when a

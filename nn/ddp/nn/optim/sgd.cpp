@@ -17,6 +17,7 @@ Sgd::Sgd(Context& context, std::vector<ParameterGroup<SgdStep>> groups)
     : Optimizer(context, groups), groups_(groups.begin(), groups.end()) {}
 
 void Sgd::step(const double* grad_scale) {
+  check_scale(grad_scale);
   for (std::size_t g = 0; g < groups_.size(); ++g) {
     const Group& group = groups_[g];
     tensors_.clear();

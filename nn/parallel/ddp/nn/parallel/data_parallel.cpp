@@ -95,7 +95,7 @@ DataParallel::DataParallel(Context& context, const Scope& scope, const ModuleFac
     replicas_.push_back(std::make_unique<Replica>(device, scope, make));
     check_alike(*module_, *replicas_.back()->module);
   }
-  add(*module_);
+  register_module(*module_);
 }
 
 DataParallel::~DataParallel() = default;

@@ -2,6 +2,7 @@
 #include "ddp/nn/parallel/distributed_module.h"
 
 #include <algorithm>
+#include <cmath>
 #include <iterator>
 #include <stdexcept>
 #include <string>
@@ -41,9 +42,38 @@ std::shared_ptr<ProcessGroup> after(const Context& context, std::shared_ptr<Proc
   return group;
 }
 
+void check_vote_slot(std::size_t slot) {
+  if (slot < kMaxVotes) return;
+  throw std::invalid_argument("[nn] vote slot " + std::to_string(slot) + " is not below " +
+                              std::to_string(kMaxVotes));
+}
+
+// As the engine does, but before the step begins.
+void check_metrics(std::span<const StepMetric> metrics, Device device) {
+  if (metrics.size() > kMaxMetrics) {
+    throw std::invalid_argument("[nn] backward() got " + std::to_string(metrics.size()) +
+                                " metrics, but a step has at most " + std::to_string(kMaxMetrics));
+  }
+  for (std::size_t i = 0; i < metrics.size(); ++i) {
+    const Buffer& value = metrics[i].value.buffer();
+    const double weight = metrics[i].weight;
+    const bool is_one = value.count == 1 && value.data != nullptr && value.device == device;
+    if (weight == 0 || (weight > 0 && std::isfinite(weight) && is_one)) continue;
+    throw std::invalid_argument("[nn] metric " + std::to_string(i) + " is " + to_string(value) +
+                                " with a weight of " + std::to_string(weight) +
+                                ", expected one element on " + to_string(device) +
+                                " and a weight that is finite and not negative");
+  }
+}
+
 // fold_scale: the caller's optimizer applies the scale, which saves a pass over the gradients.
 // backward() applies the factor, so the warning about a forgotten factor is not needed.
 DdpOptions with_module(const Module& module, DdpOptions options) {
+  if (options.gradient_kind == GradientKind::kSum) {
+    throw std::invalid_argument(
+        "[nn] gradient_kind = kSum: a DistributedModule's backward() takes the mean loss, so "
+        "divide a sum by the number of samples, and leave gradient_kind at kMean");
+  }
   options.fold_scale = true;
   if (options.nominal_samples == 0) options.nominal_samples = 1;
   for (const NamedTensor& buffer : module.buffers()) {
@@ -63,7 +93,7 @@ DistributedModule::DistributedModule(Module& module, Context& context,
       skips_non_finite_(options.non_finite == NonFinite::kSkip),
       engine_(after(context, std::move(group)), describe(trained_),
               with_module(module, std::move(options))) {
-  add(module);
+  register_module(module);
   broadcast_frozen();  // may throw, so it comes before parameters refer to this object
   for (std::size_t i = 0; i < trained_.size(); ++i) {
     trained_[i]->bind_grad(engine_.gradient(i), context.stream(), this, i);
@@ -102,8 +132,8 @@ std::string DistributedModule::why_not_trained(const Parameter& parameter) const
     return "was frozen when the DistributedModule was made: make a new one after "
            "set_requires_grad(true)";
   }
-  return "belongs to no module that was added: call add(child) in the constructor of the module "
-         "that has it as a member";
+  return "belongs to no registered module: call register_module(child) in the constructor of the "
+         "module that has it as a member";
 }
 
 // The other ranks wait for this rank's buckets, so it must also break the group.
@@ -112,18 +142,6 @@ void DistributedModule::refuse_stranger(const Parameter& parameter) const {
                            to_string(parameter.value().shape()) + ") took part in forward, but " +
                            why_not_trained(parameter);
   engine_.group().abort(text);
-  throw std::logic_error(text);
-}
-
-// A plan of another size may be meant: the data are then distributed beyond this group, or each
-// rank has its own.
-void DistributedModule::check_part(int rank, int world_size) const {
-  ProcessGroup& group = engine_.group();
-  if (rank == group.rank() || world_size != group.world_size()) return;
-  const std::string text = "[nn] rank " + std::to_string(group.rank()) + " got rank " +
-                           std::to_string(rank) +
-                           "'s part of the data: give the sampler this group's rank()";
-  group.abort(text);
   throw std::logic_error(text);
 }
 
@@ -146,6 +164,7 @@ void DistributedModule::backward(Tape& tape, const Variable& loss, const StepOpt
   // Without samples there may be no forward pass either (unless batch norms are synchronised).
   const bool has_backward = step.samples > 0 || !loss.is_constant();
   if (has_backward) tape.check_loss(loss);
+  check_metrics(metrics, context_.device());
   const bool had_forward = std::exchange(has_begun_forward_, false);
   if (!has_backward && !had_forward && module_.is_training()) {
     engine_.begin_forward(context_.stream());  // as the other ranks have done
@@ -168,6 +187,17 @@ void DistributedModule::backward(Tape& tape, const Variable& loss, const StepOpt
   if (!engine_.is_synchronized()) return;
   if (may_be_unused_ || step.samples == 0) take_use_from_engine();
   reduced_ = {.loss_scale = loss_scale, .scaler_is_due = scaler_ != nullptr};
+}
+
+void DistributedModule::vote(std::size_t slot, bool in_favour) {
+  check_vote_slot(slot);
+  votes_.emplace_back(slot, in_favour);
+}
+
+// Whether gradient_scale() would return a factor. Gradients that were not reduced have none, but
+// no optimizer is to step with them either.
+bool DistributedModule::has_scale() const {
+  return scaler_ != nullptr || !engine_.is_synchronized() || engine_.gradient_scale() != nullptr;
 }
 
 bool DistributedModule::has_gradients() const {

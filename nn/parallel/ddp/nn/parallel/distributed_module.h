@@ -21,8 +21,8 @@ namespace ddp::nn {
 // A value of the step that is averaged over ranks by weight, such as the mean loss of n samples
 // with weight n.
 struct StepMetric {
-  Tensor value;  // one element on the device; the host does not wait for it
-  SampleCount weight = 0;
+  Tensor value;        // one element on the device; the host does not wait for it
+  SampleCount weight;  // must be given; with 0 the value does not count
 };
 
 // A module whose replicas train together: torch.nn.parallel.DistributedDataParallel for nn::Module.
@@ -39,11 +39,17 @@ struct StepMetric {
 // The module and the context must outlive it. The module's gradients end with this object: it can
 // then be trained alone, or be distributed anew.
 //
+// After backward(), Parameter::grad() of a job with several ranks holds a sum over them, whatever
+// options.fold_scale says: it becomes the mean when optimizer.step() multiplies it by the scale,
+// engine().gradient_scale(). What takes gradients without that scale, as nn::clip_grad_norm() and
+// Optimizer::step(nullptr) do, throws std::logic_error.
+//
 // Parameters that are frozen (Module::set_requires_grad) when it is made are not trained: all ranks
 // get rank 0's values, and that is all. To unfreeze some of them later, make a new
 // DistributedModule.
 class DistributedModule final : public Module, public GradientOwner {
  public:
+  // Throws std::invalid_argument for GradientKind::kSum, and if nothing is to be trained.
   DistributedModule(Module& module, Context& context, std::shared_ptr<ProcessGroup> group,
                     DdpOptions options = {});
   ~DistributedModule() override;
@@ -59,36 +65,28 @@ class DistributedModule final : public Module, public GradientOwner {
   // so an empty batch must go through both, or all ranks wait until the timeout. Metric i can be
   // read as engine().summary().metrics[i]. std::logic_error if an optimizer has not consumed a
   // gradient, or if the loss depends on a parameter that this object does not train: one of a child
-  // that was never add()ed, or of another DistributedModule, whose module must then be frozen
+  // that was never registered, or of another DistributedModule, whose module must then be frozen
   // before its forward; the other ranks then throw PeerError. On return the context's stream is
   // ordered behind the sums. A parameter that no rank used (DdpOptions::unused) then has no
   // gradient.
   //
   // With the loader's batch, or step_options() of it, ranks detect that they are in different
-  // epochs, or read their data in different orders.
+  // epochs, read their data in different orders, or read another rank's part of them.
   void backward(Tape& tape, const Variable& loss, const StepOptions& step,
                 std::span<const StepMetric> metrics = {});
   template <CountedBatch Batch>
   void backward(Tape& tape, const Variable& loss, const Batch& batch,
                 std::span<const StepMetric> metrics = {}) {
-    backward(tape, loss, step_options(batch), metrics);
+    backward(tape, loss, ddp::step_options(batch), metrics);
   }
   void backward(Tape& tape, const Variable& loss, SampleCount samples,
                 std::span<const StepMetric> metrics = {}) {
     backward(tape, loss, StepOptions{.samples = samples}, metrics);
   }
 
-  // ddp::step_options(). std::logic_error if the batch is another rank's part of the data, as when
-  // all ranks tell the sampler that they are rank 0; the other ranks then throw PeerError.
-  template <CountedBatch Batch>
-  [[nodiscard]] StepOptions step_options(const Batch& batch) const {
-    if constexpr (requires { batch.world_size; }) check_part(batch.rank, batch.world_size);
-    return ddp::step_options(batch);
-  }
-
   // Takes part in a vote of the next backward(), as DistributedDataParallel::vote does; behind it,
-  // engine().agreed() has the result.
-  void vote(std::size_t slot, bool in_favour) { votes_.emplace_back(slot, in_favour); }
+  // engine().agreed() has the result. Throws std::invalid_argument unless slot < kMaxVotes.
+  void vote(std::size_t slot, bool in_favour);
 
   // The next `passes` backward passes, or those while the guard lives and the first one after it,
   // make one step: the last of them reduces. An optimizer steps when is_synchronized().
@@ -107,6 +105,7 @@ class DistributedModule final : public Module, public GradientOwner {
   // engine().should_step() is false. std::logic_error if they have not been reduced, as after a
   // tape's own backward().
   void step(Optimizer& optimizer) override;
+  [[nodiscard]] bool has_scale() const override;
 
   // Copies rank 0's buffers to every rank, since each rank computes them from its own samples. Call
   // it before evaluating or saving. Collective, between steps.
@@ -140,7 +139,6 @@ class DistributedModule final : public Module, public GradientOwner {
   [[nodiscard]] std::size_t index_of(const Parameter& parameter) const;
   [[nodiscard]] std::string why_not_trained(const Parameter& parameter) const;
   [[noreturn]] void refuse_stranger(const Parameter& parameter) const;
-  void check_part(int rank, int world_size) const;
   void broadcast_frozen();
   [[nodiscard]] bool has_gradients() const;
   void take_use_from_engine();

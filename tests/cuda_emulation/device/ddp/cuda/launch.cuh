@@ -122,8 +122,8 @@ void launch_kernel(void (*kernel)(Parameters...), unsigned blocks, unsigned thre
   const bool is_usable = std::apply(
       [](const auto&... each) { return (emulation::is_usable_argument(each) && ...); }, values);
   if (!is_usable) DDP_CUDA_CHECK(cudaErrorIllegalAddress);
-  DDP_CUDA_CHECK(emulation::launch(blocks, threads, static_cast<cudaStream_t>(stream.native),
-                                   [=] { std::apply(kernel, values); }));
+  DDP_CUDA_CHECK(
+      emulation::launch(blocks, threads, stream.native, [=] { std::apply(kernel, values); }));
 }
 
 }  // namespace ddp::cu
