@@ -3,6 +3,7 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <chrono>
 
 #include "ddp/base/net/poll_until.h"
@@ -18,14 +19,13 @@ constexpr Timeout kBetweenRemarks = std::chrono::seconds(5);
 
 Patience::Patience(Timeout timeout, SignalReader& signals, Console& console)
     : timeout_(timeout),
-      end_(Deadline::after(timeout)),
       next_remark_(Deadline::after(kBetweenRemarks)),
       signals_(signals),
       console_(console) {}
 
 void Patience::wait(const std::function<std::string()>& state, Timeout pause) {
   throw_if_interrupted();
-  if (end_.passed()) {
+  if (remaining() == Timeout(0)) {
     throw LaunchError(fmt::format("gave up after {:g} s (--timeout-start): {}",
                                   std::chrono::duration<double>(timeout_).count(), state()));
   }
@@ -37,11 +37,14 @@ void Patience::wait(const std::function<std::string()>& state, Timeout pause) {
 
 void Patience::look(const std::function<std::string()>& state) {
   throw_if_interrupted();
+  timer_.look();
   if (!next_remark_.passed()) return;
   next_remark_ = Deadline::after(kBetweenRemarks);
   console_.say("waiting: " + state());
   console_.flush();
 }
+
+Timeout Patience::remaining() { return std::max(Timeout(0), timeout_ - timer_.look()); }
 
 void Patience::throw_if_interrupted() {
   while (const auto signal_number = signals_.next()) {

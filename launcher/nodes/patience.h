@@ -4,13 +4,15 @@
 #include <functional>
 #include <string>
 
+#include "ddp/base/threads/awake_timer.h"
 #include "ddp/base/time.h"
 #include "launcher/output/console.h"
 #include "launcher/processes/signals.h"
 
 namespace ddp::launcher {
 
-// How long a launcher waits for the others, what it prints meanwhile, and what ends the wait.
+// How long a launcher waits for the others, what it prints meanwhile, and what ends the wait. Time
+// in which it is suspended hardly counts (AwakeTimer).
 class Patience {
  public:
   Patience(Timeout timeout, SignalReader& signals, Console& console);
@@ -22,7 +24,7 @@ class Patience {
 
   // The same without the wait, while something else waits; throws only after a signal.
   void look(const std::function<std::string()>& state);
-  [[nodiscard]] Timeout remaining() const { return end_.remaining(); }
+  [[nodiscard]] Timeout remaining();
 
   static constexpr Timeout kBetweenLooks{50};
 
@@ -30,7 +32,7 @@ class Patience {
   void throw_if_interrupted();
 
   Timeout timeout_;
-  Deadline end_;
+  AwakeTimer timer_;
   Deadline next_remark_;
   SignalReader& signals_;
   Console& console_;

@@ -10,6 +10,9 @@
 #include <cerrno>
 #include <ctime>
 #include <filesystem>
+#include <fstream>
+#include <istream>
+#include <string>
 #include <string_view>
 #include <system_error>
 
@@ -19,12 +22,18 @@
 namespace ddp::launcher {
 namespace {
 
-// Hidden and unlike what a user would choose, since folders of this name may be removed.
-constexpr std::string_view kPrivatePrefix = ".ddp-launch-private-";
+// Hidden and unlike what a user would choose, since folders of this name may be removed. Hosts may
+// share the parent folder without sharing its locks, so the name also tells the host, by the id of
+// its running kernel.
+std::string private_prefix() {
+  std::string boot_id;
+  std::getline(std::ifstream("/proc/sys/kernel/random/boot_id") >> std::ws, boot_id, '-');
+  return ".ddp-launch-private-" + boot_id + "-";
+}
 
 bool is_private_name(std::string_view name) {
-  return name.starts_with(kPrivatePrefix) &&
-         name.size() == kPrivatePrefix.size() + kUniqueSuffix.size();
+  const std::string prefix = private_prefix();
+  return name.starts_with(prefix) && name.size() == prefix.size() + kUniqueSuffix.size();
 }
 
 FileDescriptor open_folder(const std::string& path) {
@@ -61,7 +70,7 @@ PrivateFolder::PrivateFolder() {
   const std::string first = temporary_parent("/dev/shm");
   for (const std::string& parent : {first, std::string("/tmp")}) {
     remove_orphans(parent);
-    path_ = make_temporary_folder(parent, kPrivatePrefix);
+    path_ = make_temporary_folder(parent, private_prefix());
     if (!path_.empty()) break;
   }
   if (path_.empty()) {

@@ -12,7 +12,8 @@ namespace ddp::launcher {
 // If that place cannot be used, it is in /tmp. If none can be made the path is empty.
 //
 // Make it before the guardian forks, so that the process that outlives the other removes it. If
-// both are killed, the folder stays, but is no longer locked; a later launcher removes it.
+// both are killed, the folder stays, but is no longer locked; a later launcher on this host removes
+// it.
 class PrivateFolder {
  public:
   PrivateFolder();

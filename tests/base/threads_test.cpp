@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "ddp/base/threads/awake_clock.h"
+#include "ddp/base/threads/awake_timer.h"
 #include "ddp/base/threads/periodic_thread.h"
 #include "support/becomes_true.h"
 
@@ -18,6 +19,15 @@ TEST_CASE("a period that is longer than any timeout never ends", "[base]") {
   REQUIRE(test::becomes_true([&ticks] { return ticks > 0; }));
   std::this_thread::sleep_for(20ms);  // or else there is no time for a second tick
   CHECK(ticks == 1);
+}
+
+TEST_CASE("of a suspension a timer counts little", "[base]") {
+  AwakeTimer timer(2s);
+  const Clock::time_point begin = Clock::now();
+  CHECK(timer.look(begin + 1s) >= 1s);
+  CHECK(timer.look(begin + 1h) <= 4s);
+  CHECK(timer.look(begin + 1h + 1s) >= 4s - 1ms);
+  CHECK(timer.passed() <= 5s);
 }
 
 TEST_CASE("time in which a process was suspended is no wait", "[base]") {

@@ -189,21 +189,26 @@ TEST_CASE("the private folder of launchers that were killed is removed by a late
     std::filesystem::last_write_time(path, hour_ago);
     return path;
   };
-  const auto orphan = old(".ddp-launch-private-aaaaaa");
+  const std::string prefix = ".ddp-launch-private-" +
+                             ddp::test::bytes_of("/proc/sys/kernel/random/boot_id").substr(0, 8) +
+                             "-";
+  const auto orphan = old(prefix + "aaaaaa");
+  const auto of_another_host =
+      old(".ddp-launch-private-01234567-aaaaaa");  // whose locks are its own
   const auto logs = old("ddp-launch-aaaaaa");
-  const auto of_a_user = old(".ddp-launch-private-results");
-  const auto in_use = old(".ddp-launch-private-bbbbbb");
+  const auto of_a_user = old(prefix + "results");
+  const auto in_use = old(prefix + "bbbbbb");
   const ddp::FileDescriptor lock(::open(in_use.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   REQUIRE(::flock(lock.get(), LOCK_SH) == 0);
-  std::filesystem::create_directory(parent / ".ddp-launch-private-cccccc");
+  const std::filesystem::path fresh = parent / (prefix + "cccccc");
+  std::filesystem::create_directory(fresh);
   {
     const PrivateFolder own;
     const PrivateFolder other;
     CHECK(exists(own.path()));
     CHECK_FALSE(exists(orphan));
   }
-  for (const auto& kept : {logs, of_a_user, in_use, parent / ".ddp-launch-private-cccccc"})
-    CHECK(exists(kept));
+  for (const auto& kept : {logs, of_a_user, of_another_host, in_use, fresh}) CHECK(exists(kept));
 }
 
 TEST_CASE("without any folder there are no files", "[run-folder]") {

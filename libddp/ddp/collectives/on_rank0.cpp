@@ -12,6 +12,7 @@
 
 #include "ddp/base/error.h"
 #include "ddp/base/log.h"
+#include "ddp/base/threads/awake_timer.h"
 #include "ddp/base/threads/becomes_true.h"
 #include "ddp/base/threads/life_sign.h"
 #include "ddp/base/threads/periodic_thread.h"
@@ -148,16 +149,14 @@ Timeout longest_look(Timeout period) {
 // Returns what is under "who".
 std::string await_leader(ProcessGroup& group, Store& store, Timeout period) {
   const Timeout timeout = group.state().context.timeout;
-  LifeSign life(longest_look(period));
-  Timeout waited = life.silence(0);
+  AwakeTimer timer(longest_look(period));
   for (;;) {
     try {
-      return store.get("who", std::min(period, timeout - waited));
+      return store.get("who", std::min(period, timeout - timer.passed()));
     } catch (const TimeoutError&) {
       group.check_on(kLeader, [&] { return store.wait_for("who", period); });
       check_leader_is_not_ahead(group, store);
-      waited = life.silence(0);
-      if (waited < timeout) continue;
+      if (timer.look() < timeout) continue;
       throw TimeoutError("[on_rank0] " + group.state().names.rank(0) +
                          " has not called on_rank0 within " + std::to_string(timeout.count()) +
                          " ms");

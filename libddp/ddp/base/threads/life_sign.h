@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
+#include <utility>
 
+#include "ddp/base/threads/awake_timer.h"
 #include "ddp/base/time.h"
 
 namespace ddp {
@@ -12,25 +13,21 @@ namespace ddp {
 // `longest_gap` counts as silence of the other, so being stopped ourselves is not held against it.
 class LifeSign {
  public:
-  explicit LifeSign(Timeout longest_gap) : longest_gap_(longest_gap) {}
+  explicit LifeSign(Timeout longest_gap) : timer_(longest_gap) {}
 
   // How long the counter has not moved. Call it more often than every longest_gap.
   Timeout silence(std::uint64_t heartbeat) {
-    const Clock::time_point now = Clock::now();
-    const auto elapsed = std::chrono::duration_cast<Timeout>(now - last_look_);
-    const bool is_first = last_look_ == Clock::time_point();
-    const bool moved = is_first || heartbeat_ != heartbeat;
-    silence_ = moved ? Timeout(0) : silence_ + std::min<Timeout>(elapsed, longest_gap_);
+    const Timeout now = timer_.look();
+    if (!std::exchange(has_looked_, true) || heartbeat_ != heartbeat) moved_at_ = now;
     heartbeat_ = heartbeat;
-    last_look_ = now;
-    return silence_;
+    return now - moved_at_;
   }
 
  private:
-  Timeout longest_gap_;
+  AwakeTimer timer_;
+  bool has_looked_ = false;
   std::uint64_t heartbeat_ = 0;
-  Clock::time_point last_look_;
-  Timeout silence_{};
+  Timeout moved_at_{};
 };
 
 }  // namespace ddp

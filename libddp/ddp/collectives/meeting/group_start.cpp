@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "ddp/base/error.h"
+#include "ddp/base/threads/awake_timer.h"
 #include "ddp/base/threads/run_until.h"
 #include "ddp/collectives/failure/group_failure.h"
 #include "ddp/collectives/group_names.h"
@@ -85,10 +86,10 @@ std::shared_ptr<ProcessGroup> start_group(
 
 void await_start(const GroupConfig& config, Store& store, std::span<const std::string> keys,
                  Timeout timeout) {
-  const Deadline deadline = Deadline::after(timeout);
-  while (!store.wait_for(keys, std::min(kBetweenStartLooks, deadline.remaining()))) {
+  AwakeTimer timer;
+  while (!store.wait_for(keys, std::min(kBetweenStartLooks, timeout - timer.passed()))) {
     if (config.check_while_starting) config.check_while_starting([&] { return store.check(keys); });
-    if (!deadline.passed()) continue;
+    if (timer.look() < timeout) continue;
     throw TimeoutError("[start] " + GroupNames(config).rank(config.rank) + " has waited " +
                        std::to_string(timeout.count()) + " ms for the other ranks of group \"" +
                        config.name + "\" (" + keys.front() + ")");

@@ -128,7 +128,7 @@ std::shared_ptr<TcpServer> host_store(const Endpoint& endpoint, Timeout timeout)
 
 // Names the endpoint that could not be reached, if the whole time has passed; other errors are
 // rethrown as they are.
-[[noreturn]] void rethrow_unreachable(const WorkerEnv& env, const StartPatience& patience) {
+[[noreturn]] void rethrow_unreachable(const WorkerEnv& env, StartPatience& patience) {
   if (!patience.is_over()) throw;
   std::throw_with_nested(TimeoutError("[init] rank " + std::to_string(env.rank) +
                                       " has not reached " + patience.place() + " in " +

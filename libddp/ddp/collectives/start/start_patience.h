@@ -7,11 +7,13 @@
 #include <utility>
 
 #include "ddp/base/log.h"
+#include "ddp/base/threads/awake_timer.h"
 #include "ddp/base/time.h"
 
 namespace ddp {
 
-// How long a starting rank waits for the others, and when it says so. Not thread-safe.
+// How long a starting rank waits for the others, and when it says so. Time in which this process is
+// suspended hardly counts (AwakeTimer). Not thread-safe.
 class StartPatience {
  public:
   using Report = std::function<void(std::string_view)>;
@@ -22,8 +24,8 @@ class StartPatience {
                          Report report = logging::warning);
 
   // How long to wait before the next check, at most `longest`.
-  [[nodiscard]] Timeout slice(Timeout longest = Timeout::max()) const;
-  [[nodiscard]] bool is_over() const { return end_.passed(); }
+  [[nodiscard]] Timeout slice(Timeout longest = Timeout::max());
+  [[nodiscard]] bool is_over() { return timer_.look() >= timeout_; }
   // True if a message is due; the next one is then due a period later.
   [[nodiscard]] bool is_due();
 
@@ -32,7 +34,7 @@ class StartPatience {
   void set_store(std::string store) { store_ = std::move(store); }
 
   [[nodiscard]] Timeout period() const { return period_; }
-  // The time waited so far: "5 s".
+  // The time waited until the last of the above calls: "5 s".
   [[nodiscard]] std::string waited() const;
   [[nodiscard]] const std::string& store() const { return store_; }
   // "the store at 127.0.0.1:29500".
@@ -41,8 +43,8 @@ class StartPatience {
   }
 
  private:
-  Clock::time_point begin_ = Clock::now();
-  Deadline end_;
+  Timeout timeout_;
+  AwakeTimer timer_;
   Timeout period_;
   Deadline next_line_;
   std::string store_;
