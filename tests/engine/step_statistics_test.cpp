@@ -238,6 +238,24 @@ TEST_CASE("a rank that has recovered is in the report, but not late any more", "
              Contains("rank 1 is 40.0 ms late in 50 of 200 steps (compute)"));
 }
 
+TEST_CASE("a suspension within a reduction is a pause, but slow reductions are not",
+          "[statistics]") {
+  const auto costs_with = [](double exposed_in_step_50) {
+    StepStatistics statistics(0, 2, 1'000'000);
+    for (std::uint64_t step = 0; step < 102; ++step) {
+      const double exposed = step == 50 ? exposed_in_step_50 : 2 * kMs;
+      statistics.end_step(step, {.seconds = 20 * kMs + exposed});
+      statistics.add_ranks(step, std::vector<RankTimes>{{20 * kMs, 0}, {20 * kMs, 0}});
+    }
+    return statistics.costs();
+  };
+  const StepCosts suspended = costs_with(45);
+  CHECK(suspended.pauses == 1);
+  CHECK(suspended.pause_seconds == approx(45.02));
+  CHECK(suspended.exposed_seconds == approx(2 * kMs));
+  CHECK(costs_with(0.9).pauses == 0);
+}
+
 TEST_CASE("pauses are left out and counted, but waits for data are not", "[statistics]") {
   Job job;
   job.compute = [](int, int step) { return (step % 100 == 99 ? 3000 : 20) * kMs; };

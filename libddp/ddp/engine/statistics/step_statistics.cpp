@@ -13,6 +13,9 @@ namespace {
 // reductions than this, the error of that estimate dominates the result.
 constexpr std::uint64_t kFewestReductions = 10;
 
+// No reduction without a fault waits so long beside steps that are far shorter.
+constexpr double kSuspensionSeconds = 1;
+
 double data_of(const RankTimes& times) { return std::min(times.data_seconds, times.work_seconds); }
 
 double compute_of(const RankTimes& times) { return times.work_seconds - data_of(times); }
@@ -58,6 +61,13 @@ StepStatistics::StepStatistics(int rank, int world_size, std::size_t bytes_per_s
   sums_.beside_idle += sums_.straggler - waited_before;
 }
 
+// All ranks were suspended while they waited for a reduction, so that none of them worked longer.
+bool StepStatistics::is_suspension(double exposed) const {
+  if (exposed < kSuspensionSeconds || steps_ == 0) return false;
+  const double all = sums_.work + sums_.straggler + sums_.exposed;
+  return exposed >= UsualTime::kFarLonger * all / static_cast<double>(steps_);
+}
+
 // All ranks that have samples stand still together, as in an evaluation.
 [[gnu::hot]] bool StepStatistics::is_pause(const OwnStep& own, std::span<const RankTimes> ranks) {
   constexpr double kNone = std::numeric_limits<double>::infinity();
@@ -65,7 +75,8 @@ StepStatistics::StepStatistics(int rank, int world_size, std::size_t bytes_per_s
   for (const RankTimes& rank : ranks) {
     if (!rank.is_idle) fastest = std::min(fastest, compute_of(rank));
   }
-  if (fastest == kNone || !usual_fastest_.is_far_longer(fastest)) return false;
+  const bool is_long = fastest != kNone && usual_fastest_.is_far_longer(fastest);
+  if (!is_long && !is_suspension(own.seconds - slowest_work(ranks))) return false;
   ++pauses_;
   sums_.pauses += std::max(own.seconds, slowest_work(ranks));
   return true;

@@ -31,9 +31,9 @@ struct OwnStep {
 //
 // Three kinds of steps are not counted: step 0, which has no wait() before it and warms up; pauses,
 // in which even the fastest rank computes far longer than usual, for example because all ranks
-// evaluated in between; and stalls, in which only the slowest rank does so, because its process
-// stood still. Steps in which a rank has no samples are counted, but they neither make a straggler
-// nor change what counts as usual.
+// evaluated in between, or in which all of them were suspended within a reduction; and stalls, in
+// which only the slowest rank does so, because its process stood still. Steps in which a rank has
+// no samples are counted, but they neither make a straggler nor change what counts as usual.
 //
 // end_step() and add_ranks() do not allocate. Not thread-safe.
 class StepStatistics {
@@ -75,6 +75,7 @@ class StepStatistics {
   };
 
   void check(std::span<const RankTimes> ranks) const;
+  [[nodiscard]] bool is_suspension(double exposed) const;
   [[nodiscard]] bool is_pause(const OwnStep& own, std::span<const RankTimes> ranks);
   [[nodiscard]] bool is_stall(std::span<const RankTimes> ranks);
   void count(const OwnStep& own, std::span<const RankTimes> ranks, double slowest);
