@@ -3,12 +3,36 @@
 
 #include <fmt/core.h>
 
+#include "launcher/launch_error.h"
+
 namespace ddp::launcher {
+namespace {
+
+// Batch scripts for other launchers set RANK, too.
+bool is_below_launcher(const EnvReader& env) {
+  return env.has("RANK") && env.has("TORCHELASTIC_RUN_ID");
+}
+
+// Launchers that each believe to be alone would train as many separate models.
+void refuse_unknown_fellows(const EnvReader& env) {
+  const int launchers = env.integer("PMI_SIZE", 0).value_or(1);
+  if (launchers <= 1) return;
+  throw LaunchError(
+      fmt::format("PMI_SIZE={0}, but no variable tells this launcher how to meet the others that "
+                  "were started with it: give --nnodes={0} --rdzv_backend=c10d "
+                  "--rdzv_endpoint=HOST, with one of their hosts, or --standalone if each is to "
+                  "run a job of its own",
+                  launchers));
+}
+
+}  // namespace
 
 std::optional<SchedulerEnv> fellow_launchers(std::optional<int> node_count,
                                              const EnvReader::Lookup& environment) {
-  if (node_count == 1) return std::nullopt;
+  const EnvReader env(environment);
+  if (node_count == 1 || is_below_launcher(env)) return std::nullopt;
   std::optional<SchedulerEnv> all = parse_scheduler_env(environment);
+  if (!all && !node_count) refuse_unknown_fellows(env);
   if (!all || all->size == 1 || node_count.value_or(all->size) != all->size) return std::nullopt;
   return all;
 }

@@ -12,7 +12,9 @@
 
 namespace ddp::launcher {
 
-// The launchers that were started with this one; nothing if it is alone, or if --nnodes differs.
+// The launchers that were started with this one; nothing if it is alone, if --nnodes differs, or if
+// it runs below another launcher. Throws LaunchError if PMI_SIZE tells of others, but neither other
+// variables nor --nnodes do.
 [[nodiscard]] std::optional<SchedulerEnv> fellow_launchers(std::optional<int> node_count,
                                                            const EnvReader::Lookup& environment);
 

@@ -86,7 +86,38 @@ TEST_CASE("flags for one node or another number of nodes override the scheduler"
 TEST_CASE("a launcher inside a worker does not join the launchers around it", "[fellows]") {
   Variables worker = kOpenMpi;
   worker["RANK"] = "1";
+  worker["TORCHELASTIC_RUN_ID"] = "outer";
   CHECK(nodes_of({}, worker).count == 1);
+}
+
+TEST_CASE("a RANK that no launcher has set does not keep launchers apart", "[fellows]") {
+  Variables script = kSlurm;  // export RANK=$SLURM_PROCID WORLD_SIZE=$SLURM_NTASKS ...
+  script["RANK"] = "1";
+  script["WORLD_SIZE"] = "2";
+  script["MASTER_ADDR"] = "gpu08";
+  script["MASTER_PORT"] = "29500";
+  const NodeOptions nodes = nodes_of({}, script);
+  CHECK(nodes.count == 2);
+  CHECK(nodes.rank == 1);
+  CHECK(to_string(nodes.endpoint) == "gpu08:29500");
+}
+
+TEST_CASE("launchers whose starter does not tell where they are refuse to be alone by chance",
+          "[fellows]") {
+  Variables pmi = {{"PMI_RANK", "1"}, {"PMI_SIZE", "2"}};
+  CHECK_THAT(error_of([&] { nodes_of({}, pmi); }), Contains("PMI_SIZE=2") &&
+                                                       Contains("--nnodes=2 --rdzv_backend=c10d "
+                                                                "--rdzv_endpoint=HOST") &&
+                                                       Contains("--standalone"));
+  CHECK_THAT(error_of([&] { nodes_of({"--master_addr=10.0.0.9"}, pmi); }), Contains("PMI_SIZE=2"));
+  CHECK(nodes_of({"--standalone"}, pmi).count == 1);
+  CHECK(nodes_of({"--nnodes=1"}, pmi).count == 1);
+  CHECK(nodes_of({"--nnodes=2", "--node_rank=1", "--master_addr=10.0.0.9"}, pmi).rank == 1);
+  CHECK(nodes_of({}, {{"PMI_RANK", "0"}, {"PMI_SIZE", "1"}}).count == 1);
+  pmi["RANK"] = "1";
+  CHECK_THAT(error_of([&] { nodes_of({}, pmi); }), Contains("PMI_SIZE=2"));
+  pmi["TORCHELASTIC_RUN_ID"] = "outer";
+  CHECK(nodes_of({}, pmi).count == 1);
 }
 
 TEST_CASE("launchers that cannot know where to meet say what is missing", "[fellows]") {

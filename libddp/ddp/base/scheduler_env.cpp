@@ -172,7 +172,6 @@ void check(const SchedulerEnv& env) {
 
 std::optional<SchedulerEnv> parse_scheduler_env(const EnvReader::Lookup& lookup) {
   const EnvReader env(lookup);
-  if (env.has("RANK")) return std::nullopt;
   std::optional<SchedulerEnv> result = parse_any(env);
   if (!result) return std::nullopt;
   check(*result);

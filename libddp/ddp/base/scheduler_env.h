@@ -29,8 +29,7 @@ struct SchedulerEnv {
   [[nodiscard]] bool is_on_one_host() const { return local_size == size; }
 };
 
-// Returns nothing if neither mpirun nor srun seems to have started the process, or if RANK is set:
-// then the ranks come from there. It reads:
+// Returns nothing if neither mpirun nor srun seems to have started the process. It reads:
 //
 //             Open MPI                       Slurm                              MPICH
 //   ranks     OMPI_COMM_WORLD_RANK, _SIZE    SLURM_PROCID, _STEP_NUM_TASKS      PMI_RANK, PMI_SIZE
