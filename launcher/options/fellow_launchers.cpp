@@ -43,7 +43,10 @@ void join_fellows(const SchedulerEnv& fellows, NodeOptions& nodes) {
   nodes.on_one_host = fellows.is_on_one_host();
   if (!nodes.run_id && !fellows.run_id.empty()) nodes.run_id = fellows.run_id;
   const bool are_numbered = nodes.backend == NodeOptions::Backend::kStatic;
-  if (are_numbered && !nodes.rank) nodes.rank = fellows.rank;
+  if (are_numbered && !nodes.rank) {
+    nodes.rank = fellows.rank;
+    nodes.doubt = fellows.doubt;
+  }
 }
 
 std::string remark_on_unused_nodes(const NodeOptions& nodes, const EnvReader::Lookup& environment) {

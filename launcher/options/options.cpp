@@ -51,7 +51,10 @@ void settle_nodes(Draft& draft, const WorkerEnv::Lookup& environment) {
   const Address& given = draft.rendezvous.host.empty() ? draft.master : draft.rendezvous;
   // One node need not look a name up, which may not be known yet, or lead elsewhere.
   const bool meets_there = nodes.count > 1 || is_in_digits(given.host);
-  if (!given.host.empty() && meets_there) nodes.endpoint.host = given.host;
+  if (!given.host.empty() && meets_there) {
+    nodes.endpoint.host = given.host;
+    nodes.doubt.clear();
+  }
   if (given.port) nodes.endpoint.port = *given.port;
 }
 
@@ -66,6 +69,11 @@ void check_nodes(const NodeOptions& nodes) {
         fmt::format("nothing tells the {} nodes where they can meet; give an address of node 0 as "
                     "--master_addr or --rdzv_endpoint",
                     nodes.count));
+  }
+  if (!nodes.doubt.empty()) {
+    throw LaunchError(nodes.doubt +
+                      ": give the host of task 0, where the launchers can meet, as --master_addr "
+                      "or MASTER_ADDR");
   }
   if (nodes.endpoint.port == 0) {
     throw LaunchError(

@@ -59,6 +59,7 @@ struct NodeOptions {
   std::optional<int> rank;  // nullopt: not given
   Backend backend = Backend::kStatic;
   Endpoint endpoint{"127.0.0.1", 0};  // of the store; port 0 (one node only): a free one
+  std::string doubt;                  // why that may not be node 0's host; empty: it is
   std::optional<std::string> run_id;  // nullopt: a random one
   Timeout start_timeout{600'000};     // to wait for the other nodes
   bool on_one_host = false;  // all launchers are on this host, so they may meet on loopback

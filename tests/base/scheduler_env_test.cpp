@@ -2,6 +2,7 @@
 #include <catch2/catch.hpp>
 #include <set>
 
+#include "ddp/base/host_list.h"
 #include "ddp/base/scheduler_env.h"
 #include "ddp/base/worker_env.h"
 #include "support/run_ranks.h"
@@ -12,6 +13,7 @@ using Catch::Matchers::Contains;
 using test::error_of;
 using test::lookup_in;
 using test::Variables;
+using Strings = std::vector<std::string>;
 
 namespace {
 
@@ -145,22 +147,85 @@ TEST_CASE("a Slurm step on one node needs neither lists nor counts of nodes", "[
   CHECK(env.master.host == "127.0.0.1");
 }
 
-TEST_CASE("the first host of a list is expanded as Slurm means it", "[scheduler]") {
-  const std::pair<const char*, const char*> expected[] = {
-      {"gpu[03-05,7],x", "gpu03"},
-      {"x,gpu[03-05]", "x"},
-      {"gpu[7,03-05]", "gpu7"},
-      {"rack[2-3]n[010-020]", "rack2n010"},
-      {"gpu[1-3].cluster,y", "gpu1.cluster"},
-      {"gpu[12]", "gpu12"},
-      {"a", "a"},
-      {"", ""},
-      {"gpu[3", "gpu3"},
+TEST_CASE("a list of hosts is expanded as Slurm means it", "[scheduler]") {
+  const std::pair<const char*, Strings> expected[] = {
+      {"node[001-003,007],x", {"node001", "node002", "node003", "node007", "x"}},
+      {"x,gpu[9-11]", {"x", "gpu9", "gpu10", "gpu11"}},
+      {"gpu[098-101]", {"gpu098", "gpu099", "gpu100", "gpu101"}},
+      {"gpu[7,03-04]", {"gpu7", "gpu03", "gpu04"}},
+      {"rack[2-3]n[010-011]", {"rack2n010", "rack2n011", "rack3n010", "rack3n011"}},
+      {"gpu[1-2].cluster,y", {"gpu1.cluster", "gpu2.cluster", "y"}},
+      {"gpu[12]", {"gpu12"}},
+      {"a", {"a"}},
+      {"", {}},
+      {",,a,", {"a"}},
+      {"gpu[3", {"gpu3"}},
+      {"gpu[5-3]", {"gpu5"}},
+      {"gpu[3-x]", {"gpu3"}},
   };
-  for (const auto& [list, host] : expected) {
+  for (const auto& [list, hosts] : expected) {
     CAPTURE(list);
-    CHECK(first_host_of(list) == host);
+    CHECK(hosts_in(list) == hosts);
   }
+}
+
+TEST_CASE("a list of hosts without end is cut", "[scheduler]") {
+  CHECK(hosts_in("a[0-99999999999999999999]") == Strings{"a0"});
+  CHECK(hosts_in("a[0-18446744073709551615]").size() == 65536);
+  CHECK(hosts_in("a[0-999]b[0-999],c[1-2]").size() == 65536);
+  CHECK(hosts_in("a[0-9],b", 3) == Strings{"a0", "a1", "a2"});
+}
+
+TEST_CASE("tasks on a node are those at the place of its host in the list", "[scheduler]") {
+  // Two components of a heterogeneous job: SLURM_NODEID counts the nodes by component.
+  const Variables mixed = with(kSlurm, {{"SLURM_STEP_NODELIST", "node[001-003]"},
+                                        {"SLURM_STEP_TASKS_PER_NODE", "1,4,2"},
+                                        {"SLURM_NODEID", "0"},
+                                        {"SLURM_LOCALID", "3"}});
+  CHECK(scheduler_of(with(mixed, {{"SLURMD_NODENAME", "node002"}})).local_size == 4);
+  CHECK_THAT(error_of([&] { (void)scheduler_of(mixed); }), Contains("3 of 1"));
+  CHECK_THAT(error_of([&] {
+               (void)scheduler_of(with(mixed, {{"SLURMD_NODENAME", "other"}}));
+             }),
+             Contains("3 of 1"));
+}
+
+TEST_CASE("tasks of srun that may look for rank 0 on a wrong host refuse at once", "[scheduler]") {
+  const Variables task1 = with(kSlurm, {{"SLURM_PROCID", "1"},
+                                        {"SLURM_LOCALID", "0"},
+                                        {"SLURM_NTASKS", "3"},
+                                        {"SLURM_STEP_NUM_TASKS", "3"},
+                                        {"SLURM_STEP_TASKS_PER_NODE", "1(x3)"},
+                                        {"SLURM_STEP_NODELIST", "node[001-003]"}});
+  const Variables task0 = with(task1, {{"SLURM_PROCID", "0"}, {"SLURM_NODEID", "2"}});
+  const Variables arbitrary = {{"SLURM_DISTRIBUTION", "arbitrary"}};
+  const Variables said = {{"MASTER_ADDR", "node003"}};
+  const auto advice = Contains("set MASTER_ADDR to the host of task 0");
+  for (const Variables& task : {task0, task1}) {
+    CHECK(worker_of(task).master.host == "node001");
+    CHECK_THAT(refusal_of(with(task, arbitrary)),
+               Contains("SLURM_DISTRIBUTION=arbitrary does not tell") && advice);
+    CHECK(worker_of(with(with(task, arbitrary), said)).master.host == "node003");
+  }
+  const Variables last = with(task0, {{"SLURMD_NODENAME", "node003"}});
+  CHECK_THAT(refusal_of(last), Contains("task 0 is on node003 (SLURMD_NODENAME), and not on the "
+                                        "first of SLURM_STEP_NODELIST=node[001-003]") &&
+                                   advice);
+  CHECK(worker_of(with(last, said)).master.host == "node003");
+  CHECK(worker_of(with(task0, {{"SLURMD_NODENAME", "node001"}})).master.host == "node001");
+  CHECK_THAT(refusal_of(with(task1, {{"SLURMD_NODENAME", "node001"}})),
+             Contains("task 0 is not on node001 (SLURMD_NODENAME)") && advice);
+  CHECK(worker_of(with(task1, {{"SLURMD_NODENAME", "node002"}})).master.host == "node001");
+}
+
+TEST_CASE("tasks on one host need not know which one it is", "[scheduler]") {
+  const WorkerEnv env = worker_of(with(kSlurm, {{"SLURM_STEP_TASKS_PER_NODE", "7"},
+                                                {"SLURM_NODEID", "0"},
+                                                {"SLURM_LOCALID", "5"},
+                                                {"SLURM_STEP_NODELIST", "node7"},
+                                                {"SLURMD_NODENAME", "node7"},
+                                                {"SLURM_DISTRIBUTION", "arbitrary"}}));
+  CHECK(env.master.host == "127.0.0.1");
 }
 
 TEST_CASE("the user's meeting point overrides the scheduler's", "[scheduler]") {

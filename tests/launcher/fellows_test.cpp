@@ -130,6 +130,20 @@ TEST_CASE("launchers that cannot know where to meet say what is missing", "[fell
   CHECK(nodes_of({"--master_addr=10.0.0.9"}, far).endpoint.host == "10.0.0.9");
 }
 
+TEST_CASE("launchers that may look for node 0 on a wrong host refuse at once", "[fellows]") {
+  Variables arbitrary = kSlurm;
+  arbitrary["SLURM_DISTRIBUTION"] = "arbitrary";
+  CHECK_THAT(error_of([&] { nodes_of({}, arbitrary); }),
+             Contains("SLURM_DISTRIBUTION=arbitrary does not tell") && Contains("--master_addr"));
+  CHECK(nodes_of({"--master_addr=gpu11"}, arbitrary).endpoint.host == "gpu11");
+  CHECK(nodes_of({"--rdzv_endpoint=gpu11"}, arbitrary).endpoint.host == "gpu11");
+  // Then the host decides who is node 0, or the user does.
+  CHECK(nodes_of({"--rdzv_backend=c10d"}, arbitrary).endpoint.host == "gpu07");
+  CHECK(nodes_of({"--node_rank=0"}, arbitrary).endpoint.host == "gpu07");
+  arbitrary["MASTER_ADDR"] = "gpu11";
+  CHECK(nodes_of({}, arbitrary).endpoint.host == "gpu11");
+}
+
 TEST_CASE("a launcher that mpirun binds to fewer CPUs than workers prints a remark", "[fellows]") {
   Variables bound = kOpenMpi;
   bound["OMPI_MCA_orte_bound_at_launch"] = "1";

@@ -5,8 +5,11 @@
 #include <charconv>
 #include <cstddef>
 #include <initializer_list>
+#include <string_view>
+#include <vector>
 
 #include "ddp/base/error.h"
+#include "ddp/base/host_list.h"
 #include "ddp/base/round_up.h"
 
 namespace ddp {
@@ -68,7 +71,7 @@ void number_nodes(SchedulerEnv& result) {
 }
 
 SchedulerEnv parse_open_mpi(const EnvReader& env) {
-  SchedulerEnv result{.starter = "mpirun", .meeting = {}, .run_id = {}};
+  SchedulerEnv result{.starter = "mpirun", .meeting = {}, .doubt = {}, .run_id = {}};
   result.size = env.integer("OMPI_COMM_WORLD_SIZE", 1).value_or(1);
   if (result.size == 1) return result;
   const auto integer = [&](const char* name, int minimum) {
@@ -85,7 +88,7 @@ SchedulerEnv parse_open_mpi(const EnvReader& env) {
 
 // MPICH's mpirun does not tell host and job.
 SchedulerEnv parse_mpich(const EnvReader& env) {
-  SchedulerEnv result{.starter = "mpirun", .meeting = {}, .run_id = {}};
+  SchedulerEnv result{.starter = "mpirun", .meeting = {}, .doubt = {}, .run_id = {}};
   result.size = env.integer("PMI_SIZE", 1).value_or(1);
   if (result.size == 1) return result;
   result.rank = required(env.integer("PMI_RANK", 0), "PMI_RANK", result);
@@ -112,14 +115,47 @@ std::optional<int> tasks_on_node(std::string_view tasks_per_node, int node) {
   return std::nullopt;
 }
 
-int slurm_tasks_here(const EnvReader& env, const SchedulerEnv& self) {
+std::string first_slurm_host(const EnvReader& env) {
+  const std::vector<std::string> hosts =
+      hosts_in(first_set(env, {"SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST", "SLURM_NODELIST"}), 1);
+  return hosts.empty() ? "" : hosts.front();
+}
+
+// The place of this task's host in the step's list.
+std::optional<int> place_in_slurm_list(const EnvReader& env) {
+  const auto name = env.text("SLURMD_NODENAME");
+  const std::vector<std::string> hosts = hosts_in(first_set(env, {"SLURM_STEP_NODELIST"}));
+  const auto place = std::ranges::find(hosts, name);
+  if (place == hosts.end()) return std::nullopt;
+  return static_cast<int>(place - hosts.begin());
+}
+
+// Why task 0 may not be on the first host of the list. Where `place` is that host's, the task with
+// local rank 0 would be task 0.
+std::string doubt_first_host(const EnvReader& env, const SchedulerEnv& self,
+                             std::optional<int> place) {
+  if (self.is_on_one_host()) return "";
+  const std::string host = first_set(env, {"SLURMD_NODENAME"}) + " (SLURMD_NODENAME)";
+  const std::string list =
+      "the first of SLURM_STEP_NODELIST=" + first_set(env, {"SLURM_STEP_NODELIST"});
+  if (self.rank == 0 && place.value_or(0) != 0) {
+    return "task 0 is on " + host + ", and not on " + list;
+  }
+  if (self.rank != 0 && self.local_rank == 0 && place == 0) {
+    return "task 0 is not on " + host + ", " + list;
+  }
+  const std::string distribution = first_set(env, {"SLURM_DISTRIBUTION"});
+  if (!distribution.starts_with("arbitrary")) return "";
+  return "SLURM_DISTRIBUTION=" + distribution + " does not tell on which host task 0 is";
+}
+
+int slurm_tasks_on(int node, const EnvReader& env, const SchedulerEnv& self) {
   const std::string list = first_set(env, {"SLURM_STEP_TASKS_PER_NODE", "SLURM_TASKS_PER_NODE"});
-  if (const auto tasks = tasks_on_node(list, self.node_rank)) return *tasks;
+  if (const auto tasks = tasks_on_node(list, node)) return *tasks;
   const int nodes = env.integer("SLURM_NNODES", 1).value_or(1);
   if (self.size % nodes == 0) return self.size / nodes;
   throw EnvironmentError("SLURM_TASKS_PER_NODE='" + list + "' does not tell how many of " +
-                         std::to_string(self.size) + " tasks are on node " +
-                         std::to_string(self.node_rank));
+                         std::to_string(self.size) + " tasks are on node " + std::to_string(node));
 }
 
 // A requeued job keeps its number, so the restart count is added.
@@ -129,7 +165,7 @@ std::string slurm_run_id(const EnvReader& env, std::uint32_t job, std::uint32_t 
 }
 
 SchedulerEnv parse_slurm(const EnvReader& env) {
-  SchedulerEnv result{.starter = "srun", .meeting = {}, .run_id = {}};
+  SchedulerEnv result{.starter = "srun", .meeting = {}, .doubt = {}, .run_id = {}};
   // In a shell inside the step of an interactive job, SLURM_NTASKS is the job's.
   result.size = env.has("SLURM_STEP_NUM_TASKS") ? *env.integer("SLURM_STEP_NUM_TASKS", 1)
                                                 : env.integer("SLURM_NTASKS", 1).value_or(1);
@@ -139,9 +175,10 @@ SchedulerEnv parse_slurm(const EnvReader& env) {
   result.node_rank = required(env.integer("SLURM_NODEID", 0), "SLURM_NODEID", result);
   const char* nodes = env.has("SLURM_STEP_NUM_NODES") ? "SLURM_STEP_NUM_NODES" : "SLURM_NNODES";
   result.node_count = std::max(env.integer(nodes, 1).value_or(1), result.node_rank + 1);
-  result.local_size = slurm_tasks_here(env, result);
-  result.meeting.host = first_host_of(
-      first_set(env, {"SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST", "SLURM_NODELIST"}));
+  const std::optional<int> place = place_in_slurm_list(env);
+  result.local_size = slurm_tasks_on(place.value_or(result.node_rank), env, result);
+  result.meeting.host = first_slurm_host(env);
+  result.doubt = doubt_first_host(env, result, place);
   const auto job = required(env.identifier("SLURM_JOB_ID"), "SLURM_JOB_ID", result);
   const auto step = required(env.identifier("SLURM_STEP_ID"), "SLURM_STEP_ID", result);
   result.meeting.port = meeting_port(job, step);
@@ -176,28 +213,16 @@ std::optional<SchedulerEnv> parse_scheduler_env(const EnvReader::Lookup& lookup)
   if (!result) return std::nullopt;
   check(*result);
   if (result->is_on_one_host()) result->meeting.host = "127.0.0.1";
-  result->meeting.host = env.text("MASTER_ADDR").value_or(result->meeting.host);
+  if (const auto host = env.text("MASTER_ADDR")) {
+    result->meeting.host = *host;
+    result->doubt.clear();
+  }
   result->meeting.port = env.port("MASTER_PORT").value_or(result->meeting.port);
   return result;
 }
 
 std::uint16_t meeting_port(std::uint32_t job, std::uint32_t step) {
   return static_cast<std::uint16_t>(16384 + (101 * std::uint64_t{job} + step) % 16381);
-}
-
-// Takes the text up to the first comma outside brackets, and of each bracket the first element.
-std::string first_host_of(std::string_view hosts) {
-  std::string host;
-  while (!hosts.empty() && hosts.front() != ',') {
-    if (hosts.front() == '[') {
-      host += hosts.substr(1, hosts.find_first_of("-,]") - 1);
-      hosts.remove_prefix(std::min(hosts.find(']'), hosts.size() - 1));
-    } else {
-      host += hosts.front();
-    }
-    hosts.remove_prefix(1);
-  }
-  return host;
 }
 
 }  // namespace ddp

@@ -7,7 +7,6 @@
 #include <cstdint>
 #include <optional>
 #include <string>
-#include <string_view>
 
 #include "ddp/base/endpoint.h"
 #include "ddp/base/env_reader.h"
@@ -24,6 +23,7 @@ struct SchedulerEnv {
   int node_rank = 0;  // of its host
   int node_count = 1;
   Endpoint meeting;    // where rank 0 can listen; no host or port 0 if unknown
+  std::string doubt;   // why rank 0 may not be on that host; empty: it is
   std::string run_id;  // differs for each job; empty: unknown
 
   [[nodiscard]] bool is_on_one_host() const { return local_size == size; }
@@ -40,16 +40,16 @@ struct SchedulerEnv {
 //
 // The processes meet at MASTER_ADDR:MASTER_PORT if those are set. Otherwise the address is
 // 127.0.0.1 if all are on one host, else the host of the table (with Open MPI the one where mpirun
-// runs), and the port is meeting_port(). In Slurm a process belongs to a step only if SLURM_STEP_ID
-// is set: a batch script, which is alone, has the other variables, too. Throws EnvironmentError
-// naming a variable that is missing, unparsable or contradictory.
+// runs), and the port is meeting_port(). Slurm may put rank 0 on another host than the first: with
+// SLURM_DISTRIBUTION=arbitrary, or if that is not SLURMD_NODENAME for rank 0; then there is a
+// doubt. The list tells the place of SLURMD_NODENAME, too, by which SLURM_STEP_TASKS_PER_NODE is
+// read, since in a heterogeneous job SLURM_NODEID counts by component. In Slurm a process belongs
+// to a step only if SLURM_STEP_ID is set: a batch script, which is alone, has the other variables,
+// too. Throws EnvironmentError naming a variable that is missing, unparsable or contradictory.
 [[nodiscard]] std::optional<SchedulerEnv> parse_scheduler_env(const EnvReader::Lookup& lookup);
 
 // 16384 + (101 job + step) modulo the prime 16381: below the ports that Linux gives to clients, and
 // different for jobs with close numbers and for the first hundred steps of each.
 [[nodiscard]] std::uint16_t meeting_port(std::uint32_t job, std::uint32_t step);
-
-// The first host of a list in Slurm's form: "gpu03" of "gpu[03-05,7],x".
-[[nodiscard]] std::string first_host_of(std::string_view hosts);
 
 }  // namespace ddp

@@ -63,6 +63,11 @@ WorkerEnv from_scheduler(const EnvReader& env, const SchedulerEnv& scheduler) {
                            " processes, but does not say where they can meet: set MASTER_ADDR and "
                            "MASTER_PORT");
   }
+  if (!scheduler.doubt.empty()) {
+    throw EnvironmentError(scheduler.starter + " started " + std::to_string(scheduler.size) +
+                           " processes, but " + scheduler.doubt +
+                           ": set MASTER_ADDR to the host of task 0, where all can meet");
+  }
   if (scheduler.size > kMaxWorldSize) {
     throw EnvironmentError(scheduler.starter + " started " + std::to_string(scheduler.size) +
                            " processes, but a job can have " + std::to_string(kMaxWorldSize) +
