@@ -48,11 +48,13 @@ void remark_on_port_holder(std::span<const Endpoint> addresses, Console& console
                   to_string(addresses.front()), holder));
 }
 
-std::string describe_elsewhere(const Endpoint& name, std::span<const Endpoint> addresses) {
+std::string describe_elsewhere(const NodeOptions& options, std::span<const Endpoint> addresses) {
+  const bool is_flag = options.count_source.empty();
   return fmt::format(
-      "this is node 0 (--node_rank), but {} leads to {}, which this host does not "
-      "have; asking again, since the name may change",
-      name.host, addresses.front().host);
+      "this is node 0{}, but {} leads to {}, which this host does not have; asking again, since "
+      "the name may change{}",
+      is_flag ? " (--node_rank)" : "", options.endpoint.host, addresses.front().host,
+      is_flag ? "" : "; " + options.count_source);
 }
 
 // Null if the addresses are another host's, or if another process on this host was first, on which
@@ -80,7 +82,7 @@ std::unique_ptr<TcpServer> host_as_node0(const NodeOptions& options,
     if (auto server = try_to_host(addresses)) return server;
     if (leads_elsewhere(name, addresses)) {
       if (late.passed()) return serve_store(addresses, options.count);
-      patience.wait([&] { return describe_elsewhere(name, addresses); }, kUntilNameChanges);
+      patience.wait([&] { return describe_elsewhere(options, addresses); }, kUntilNameChanges);
       addresses = find_node0(name, options.count, patience);
     } else {
       if (!serves_ending_job(addresses)) return serve_store(addresses, options.count);
@@ -122,6 +124,7 @@ NodePlan plan_node(const NodeOptions& options, const WorkerPlan& workers,
   const char* host = workers.store_host == StoreHost::kAgent ? "agent" : "worker";
   NodePlan plan{.rank = options.rank,
                 .count = options.count,
+                .count_source = options.count_source,
                 .store = options.endpoint,
                 .addresses = addresses,
                 .worker_port = options.endpoint.port,

@@ -87,9 +87,10 @@ std::string describe_waiting(Store& store, const NodePlan& plan) {
   }
   const auto here = static_cast<std::size_t>(plan.count) - missing.size();
   const std::string refused = last_refusal(store);
-  return fmt::format("{}/{} nodes here; {}{}{}", here, plan.count,
+  return fmt::format("{}/{} nodes here; {}{}{}{}", here, plan.count,
                      missing.empty() ? "" : "missing node " + number_list(missing) + "; ",
-                     describe_place(plan), refused.empty() ? "" : "; refused " + refused);
+                     describe_place(plan), refused.empty() ? "" : "; refused " + refused,
+                     plan.count_source.empty() ? "" : "; " + plan.count_source);
 }
 
 // Only for a job that is this node's, too; another job's store stays untouched.

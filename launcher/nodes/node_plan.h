@@ -14,6 +14,7 @@ namespace ddp::launcher {
 struct NodePlan {
   std::optional<int> rank = 0;  // nothing: the next free one
   int count = 1;
+  std::string count_source = {};         // for messages: who counted the nodes; empty: the user
   Endpoint store = {};                   // node 0's, as the others reach it
   std::vector<Endpoint> addresses = {};  // of that name, in digits; empty: not looked up
   std::vector<Endpoint> listening = {};  // those that node 0 has bound

@@ -39,6 +39,8 @@ std::optional<SchedulerEnv> fellow_launchers(std::optional<int> node_count,
 
 void join_fellows(const SchedulerEnv& fellows, NodeOptions& nodes) {
   nodes.count = fellows.size;
+  nodes.count_source =
+      fellows.describe_size() + ", each of which counts as a node; alone: --standalone";
   nodes.endpoint = fellows.meeting;
   nodes.on_one_host = fellows.is_on_one_host();
   if (!nodes.run_id && !fellows.run_id.empty()) nodes.run_id = fellows.run_id;

@@ -45,6 +45,7 @@ void settle_nodes(Draft& draft, const WorkerEnv::Lookup& environment) {
   const bool is_static = nodes.backend == NodeOptions::Backend::kStatic;
   if (const auto fellows = fellow_launchers(draft.node_count, environment)) {
     join_fellows(*fellows, nodes);
+    if (draft.node_count) nodes.count_source.clear();
   } else if (nodes.count > 1) {
     nodes.endpoint.port = is_static ? kStaticPort : kC10dPort;
   }

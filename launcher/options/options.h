@@ -56,7 +56,8 @@ struct NodeOptions {
     kC10d,    // nodes are numbered in the order of arrival
   };
   int count = 1;
-  std::optional<int> rank;  // nullopt: not given
+  std::string count_source = {};  // for messages: who counted the nodes; empty: --nnodes
+  std::optional<int> rank;        // nullopt: not given
   Backend backend = Backend::kStatic;
   Endpoint endpoint{"127.0.0.1", 0};  // of the store; port 0 (one node only): a free one
   std::string doubt;                  // why that may not be node 0's host; empty: it is

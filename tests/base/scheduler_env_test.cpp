@@ -218,6 +218,29 @@ TEST_CASE("tasks of srun that may look for rank 0 on a wrong host refuse at once
   CHECK(worker_of(with(task1, {{"SLURMD_NODENAME", "node002"}})).master.host == "node001");
 }
 
+TEST_CASE("a rank that a scheduler counted can say who did, and how to be alone", "[scheduler]") {
+  CHECK(worker_of(kSlurm).size_source ==
+        "srun started 7 processes (SLURM_STEP_NUM_TASKS); for a single one set "
+        "SLURM_STEP_NUM_TASKS=1");
+  CHECK_THAT(worker_of(with(kSlurm, {{"SLURM_STEP_NUM_TASKS", ""}})).size_source,
+             Contains("(SLURM_NTASKS); for a single one set SLURM_NTASKS=1"));
+  CHECK_THAT(worker_of(kOpenMpi).size_source,
+             Contains("mpirun started 4 processes (OMPI_COMM_WORLD_SIZE)") &&
+                 Contains("set OMPI_COMM_WORLD_SIZE=1"));
+  for (const char* name : {"SLURM_STEP_NUM_TASKS", "OMPI_COMM_WORLD_SIZE"}) {
+    const WorkerEnv alone = worker_of(with(kSlurm, {{name, "1"}}));
+    CHECK(alone.world_size == 1);
+    CHECK(alone.size_source.empty());
+  }
+}
+
+TEST_CASE("a step with more tasks than its job has is said to be perhaps another job's",
+          "[scheduler]") {
+  CHECK_THAT(worker_of(with(kSlurm, {{"SLURM_NTASKS", "2"}})).size_source,
+             Contains("srun started 7 processes (SLURM_STEP_NUM_TASKS, more than SLURM_NTASKS=2: "
+                      "it may be inherited from another job)"));
+}
+
 TEST_CASE("tasks on one host need not know which one it is", "[scheduler]") {
   const WorkerEnv env = worker_of(with(kSlurm, {{"SLURM_STEP_TASKS_PER_NODE", "7"},
                                                 {"SLURM_NODEID", "0"},

@@ -43,6 +43,19 @@ ChildProcess worker(int rank, int world_size, const Endpoint& store, bool agent_
                        {"TORCHELASTIC_USE_AGENT_STORE", agent_hosts_store ? "True" : "False"}}});
 }
 
+// A program in the shell of the first of four tasks.
+ChildProcess task_of_srun(const Endpoint& store) {
+  return ChildProcess({DDP_COLLECTIVE_WORKER_PATH, "sum", "shm"},
+                      {.environment = {{"SLURM_PROCID", "0"},
+                                       {"SLURM_LOCALID", "0"},
+                                       {"SLURM_NODEID", "0"},
+                                       {"SLURM_NNODES", "1"},
+                                       {"SLURM_STEP_NUM_TASKS", "4"},
+                                       {"SLURM_JOB_ID", "1"},
+                                       {"SLURM_STEP_ID", "0"},
+                                       {"MASTER_PORT", std::to_string(store.port)}}});
+}
+
 // At least the period of five seconds, and much less than the whole patience.
 const std::string kSeconds = "([5-9]|1[0-9]) s";
 
@@ -79,6 +92,7 @@ TEST_CASE("a late rank, or a late or lost store, is named every five seconds", "
   const Endpoint short_lived = free_endpoint();
   ChildProcess mortal = worker(0, 3, short_lived, false);
   ChildProcess survivor = worker(1, 3, short_lived, false);
+  ChildProcess task = task_of_srun(free_endpoint());
 
   wait_for_line(early0, "2 of 3 ranks are here after " + kSeconds + "; missing: rank 2; store at " +
                             to_string(server.endpoint()));
@@ -91,6 +105,11 @@ TEST_CASE("a late rank, or a late or lost store, is named every five seconds", "
   ChildProcess host = worker(0, 2, own, false);
   CHECK(host.wait() == 0);
   CHECK(alone.wait() == 0);
+
+  wait_for_line(task, "1 of 4 ranks are here after " + kSeconds +
+                          "; missing: ranks 1-3; .*; srun " +
+                          "started 4 processes .*; for a single one set SLURM_STEP_NUM_TASKS=1");
+  task.send_signal(SIGKILL);
 
   wait_for_line(mortal, "2 of 3 ranks are here after " + kSeconds + "; missing: rank 2");
   mortal.send_signal(SIGKILL);

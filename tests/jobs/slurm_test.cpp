@@ -92,6 +92,15 @@ TEST_CASE("srun starts launchers without flags, each of them a node", "[slurm]")
   CHECK(run_tasks(3, {DDP_LAUNCH_PATH, "-n", "2"}, task_on_one_node) == run_alone(4));
 }
 
+TEST_CASE("a launcher that waits for tasks that are none says who has counted them", "[slurm]") {
+  ChildProcess launcher({DDP_LAUNCH_PATH, "--timeout-start", "0.001", "true"},
+                        {.environment = task_on_one_node(5, 0)});
+  CHECK(launcher.wait() == 2);
+  CHECK_THAT(launcher.err(), Contains("missing node 1") &&
+                                 Contains("srun started 2 processes (SLURM_STEP_NUM_TASKS)") &&
+                                 Contains("alone: --standalone"));
+}
+
 TEST_CASE("launchers on two nodes do not meet on a loopback address", "[slurm]") {
   ChildProcess launcher({DDP_LAUNCH_PATH, "true"}, {.environment = task_on_two_nodes(4, 0)});
   CHECK(launcher.wait() == 2);

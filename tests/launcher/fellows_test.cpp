@@ -60,6 +60,14 @@ TEST_CASE("launchers on one host may meet on its loopback address", "[fellows]")
   CHECK(nodes_of({"--master_addr=localhost"}, kOpenMpi).endpoint.host == "localhost");
 }
 
+TEST_CASE("launchers know who has counted them, and how to be alone", "[fellows]") {
+  CHECK(nodes_of({}, kSlurm).count_source ==
+        "srun started 2 processes (SLURM_STEP_NUM_TASKS), each of which counts as a node; alone: "
+        "--standalone");
+  CHECK(nodes_of({"--nnodes=2"}, kSlurm).count_source.empty());
+  CHECK(nodes_of({"--standalone"}, kSlurm).count_source.empty());
+}
+
 TEST_CASE("flags come before what the scheduler says", "[fellows]") {
   const NodeOptions nodes = nodes_of(
       {"--nnodes=2", "--node_rank=0", "--rdzv_endpoint=10.0.0.9:77", "--rdzv_id=mine"}, kSlurm);

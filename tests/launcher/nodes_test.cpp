@@ -98,6 +98,14 @@ TEST_CASE("a missing node is named", "[nodes]") {
                       "listening on 127.0.0.1:"));
 }
 
+TEST_CASE("a launcher that waits says who has counted the nodes", "[nodes]") {
+  const TcpServer server({"127.0.0.1", 0});
+  NodePlan plan = plan_of(0, 3, server);
+  plan.count_source = "srun started 3 processes";
+  CHECK_THAT(error_of([&] { meet(plan, 1, kAtOnce); }),
+             Contains("missing node 1, 2") && Contains("; srun started 3 processes"));
+}
+
 TEST_CASE("node 0 tells by which of its addresses it can be reached", "[nodes]") {
   const TcpServer server({"127.0.0.1", 0});
   NodePlan plan = plan_of(0, 2, server);

@@ -22,6 +22,11 @@ T required(const std::optional<T>& value, const char* name, const SchedulerEnv& 
                          name + " is not set");
 }
 
+void read_size(const EnvReader& env, const char* name, SchedulerEnv& result) {
+  result.size_variable = name;
+  result.size = env.integer(name, 1).value_or(1);
+}
+
 std::string first_set(const EnvReader& env, std::initializer_list<const char*> names) {
   for (const char* name : names) {
     if (const auto value = env.text(name)) return *value;
@@ -71,8 +76,9 @@ void number_nodes(SchedulerEnv& result) {
 }
 
 SchedulerEnv parse_open_mpi(const EnvReader& env) {
-  SchedulerEnv result{.starter = "mpirun", .meeting = {}, .doubt = {}, .run_id = {}};
-  result.size = env.integer("OMPI_COMM_WORLD_SIZE", 1).value_or(1);
+  SchedulerEnv result;
+  result.starter = "mpirun";
+  read_size(env, "OMPI_COMM_WORLD_SIZE", result);
   if (result.size == 1) return result;
   const auto integer = [&](const char* name, int minimum) {
     return required(env.integer(name, minimum), name, result);
@@ -88,8 +94,9 @@ SchedulerEnv parse_open_mpi(const EnvReader& env) {
 
 // MPICH's mpirun does not tell host and job.
 SchedulerEnv parse_mpich(const EnvReader& env) {
-  SchedulerEnv result{.starter = "mpirun", .meeting = {}, .doubt = {}, .run_id = {}};
-  result.size = env.integer("PMI_SIZE", 1).value_or(1);
+  SchedulerEnv result;
+  result.starter = "mpirun";
+  read_size(env, "PMI_SIZE", result);
   if (result.size == 1) return result;
   result.rank = required(env.integer("PMI_RANK", 0), "PMI_RANK", result);
   result.local_rank = required(env.integer("MPI_LOCALRANKID", 0), "MPI_LOCALRANKID", result);
@@ -164,12 +171,23 @@ std::string slurm_run_id(const EnvReader& env, std::uint32_t job, std::uint32_t 
          std::to_string(env.integer("SLURM_RESTART_COUNT", 0).value_or(0));
 }
 
+// A step may have more tasks than its job asked for (srun --overcommit). But sbatch passes on the
+// variables of a step in which it was called.
+std::string remark_on_slurm_size(const EnvReader& env, int size) {
+  const int of_job = env.integer("SLURM_NTASKS", 1).value_or(size);
+  if (of_job >= size) return "";
+  return "more than SLURM_NTASKS=" + std::to_string(of_job) +
+         ": it may be inherited from another job";
+}
+
 SchedulerEnv parse_slurm(const EnvReader& env) {
-  SchedulerEnv result{.starter = "srun", .meeting = {}, .doubt = {}, .run_id = {}};
+  SchedulerEnv result;
+  result.starter = "srun";
   // In a shell inside the step of an interactive job, SLURM_NTASKS is the job's.
-  result.size = env.has("SLURM_STEP_NUM_TASKS") ? *env.integer("SLURM_STEP_NUM_TASKS", 1)
-                                                : env.integer("SLURM_NTASKS", 1).value_or(1);
+  const bool has_own = env.has("SLURM_STEP_NUM_TASKS");
+  read_size(env, has_own ? "SLURM_STEP_NUM_TASKS" : "SLURM_NTASKS", result);
   if (result.size == 1) return result;
+  result.size_remark = remark_on_slurm_size(env, result.size);
   result.rank = required(env.integer("SLURM_PROCID", 0), "SLURM_PROCID", result);
   result.local_rank = required(env.integer("SLURM_LOCALID", 0), "SLURM_LOCALID", result);
   result.node_rank = required(env.integer("SLURM_NODEID", 0), "SLURM_NODEID", result);
@@ -206,6 +224,11 @@ void check(const SchedulerEnv& env) {
 }
 
 }  // namespace
+
+std::string SchedulerEnv::describe_size() const {
+  return starter + " started " + std::to_string(size) + " processes (" + size_variable +
+         (size_remark.empty() ? "" : ", ") + size_remark + ")";
+}
 
 std::optional<SchedulerEnv> parse_scheduler_env(const EnvReader::Lookup& lookup) {
   const EnvReader env(lookup);

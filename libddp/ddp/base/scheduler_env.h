@@ -18,6 +18,8 @@ struct SchedulerEnv {
   std::string starter;  // "mpirun" or "srun"
   int rank = 0;
   int size = 1;
+  std::string size_variable;  // which says so
+  std::string size_remark;    // on that variable, or empty
   int local_rank = 0;
   int local_size = 1;
   int node_rank = 0;  // of its host
@@ -27,6 +29,8 @@ struct SchedulerEnv {
   std::string run_id;  // differs for each job; empty: unknown
 
   [[nodiscard]] bool is_on_one_host() const { return local_size == size; }
+  // "srun started 4 processes (SLURM_STEP_NUM_TASKS)".
+  [[nodiscard]] std::string describe_size() const;
 };
 
 // Returns nothing if neither mpirun nor srun seems to have started the process. It reads:

@@ -84,6 +84,8 @@ WorkerEnv from_scheduler(const EnvReader& env, const SchedulerEnv& scheduler) {
   if (scheduler.size == 1) return result;
   result.rank = scheduler.rank;
   result.world_size = scheduler.size;
+  result.size_source =
+      scheduler.describe_size() + "; for a single one set " + scheduler.size_variable + "=1";
   result.local_rank = scheduler.local_rank;
   result.local_world_size = scheduler.local_size;
   result.node_rank = scheduler.node_rank;

@@ -34,6 +34,8 @@ struct WorkerEnv {
   int node_count = 1;            // GROUP_WORLD_SIZE
   int max_restarts = 0;          // TORCHELASTIC_MAX_RESTARTS
   std::string role = "default";  // ROLE_NAME
+  // For messages: who said that there are world_size ranks, and how to be alone; empty: WORLD_SIZE.
+  std::string size_source = {};
 
   using Lookup = EnvReader::Lookup;
 

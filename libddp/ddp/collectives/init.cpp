@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cstdlib>
 #include <stdexcept>
+#include <string>
+#include <string_view>
 #include <utility>
 
 #include "ddp/base/env_reader.h"
@@ -104,6 +106,13 @@ HangWatchOptions within(Timeout timeout, HangWatchOptions options) {
   return options;
 }
 
+// Warns, and adds who said how many ranks there are: the missing ones may not be any.
+StartPatience::Report warning_with(const std::string& size_source) {
+  return [suffix = size_source.empty() ? "" : "; " + size_source](std::string_view text) {
+    logging::warning(std::string(text) + suffix);
+  };
+}
+
 std::shared_ptr<ProcessGroup> start(const InitOptions& options, const ErrorFile& error_file) {
   const WorkerEnv env = place_of_rank(options);
   GroupConfig config = describe_rank(options, env);
@@ -111,7 +120,8 @@ std::shared_ptr<ProcessGroup> start(const InitOptions& options, const ErrorFile&
   if (env.world_size == 1) return stay_alone(options, std::move(config));
   if (!options.ranks_are_threads) logging::set_rank(env.rank);
   config.launcher.worker_slot.set_start_phase(StartPhase::kWaiting);
-  StartPatience patience(config.start_timeout, options.store ? "" : to_string(env.master));
+  StartPatience patience(config.start_timeout, options.store ? "" : to_string(env.master),
+                         StartPatience::kPeriod, warning_with(env.size_source));
   const Hello self = own_hello(options, env, config.device);
   Agreement agreement = agree(options, self, env, config.start_timeout, patience);
   config.launcher.worker_slot.set_start_phase(StartPhase::kMet);
