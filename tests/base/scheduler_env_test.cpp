@@ -234,6 +234,26 @@ TEST_CASE("a rank that a scheduler counted can say who did, and how to be alone"
   }
 }
 
+TEST_CASE("a rank knows whether a scheduler or MASTER_ADDR says where all meet", "[scheduler]") {
+  CHECK(worker_of(kSlurm).master_source == "srun");
+  CHECK(worker_of(kOpenMpi).master_source == "mpirun");
+  CHECK(worker_of(with(kSlurm, {{"MASTER_ADDR", "gpu03"}})).master_source.empty());
+}
+
+TEST_CASE("a local rank without a rank, which hides the scheduler's, is to be unset",
+          "[scheduler]") {
+  CHECK(refusal_of(with(kSlurm, {{"LOCAL_RANK", "0"}})) ==
+        "LOCAL_RANK=0 is set, but RANK is not: unset LOCAL_RANK, since srun's variables number "
+        "this process");
+  CHECK(refusal_of(
+            with(kOpenMpi,
+                 {{"LOCAL_RANK", "0"}, {"LOCAL_WORLD_SIZE", "2"}, {"MASTER_ADDR", "10.0.0.1"}})) ==
+        "LOCAL_RANK=0 and LOCAL_WORLD_SIZE=2 are set, but RANK is not: unset LOCAL_RANK and "
+        "LOCAL_WORLD_SIZE, since mpirun's variables number this process");
+  CHECK_THAT(refusal_of(with(kSlurm, {{"LOCAL_RANK", "0"}, {"WORLD_SIZE", "7"}})),
+             Contains("incomplete: RANK, MASTER_ADDR, MASTER_PORT not set, but WORLD_SIZE=7"));
+}
+
 TEST_CASE("a step with more tasks than its job has is said to be perhaps another job's",
           "[scheduler]") {
   CHECK_THAT(worker_of(with(kSlurm, {{"SLURM_NTASKS", "2"}})).size_source,

@@ -6,6 +6,7 @@
 #include <future>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "ddp/base/error.h"
 #include "ddp/base/net/socket.h"
@@ -100,4 +101,19 @@ TEST_CASE("a store of this host that refuses a rank does so at once, and a wrong
   const WorkerEnv rank0{.rank = 0, .world_size = 2, .master = {"192.0.2.77>192.0.2.77", 1}};
   CHECK_THAT(test::error_of([&] { (void)open_job_store({}, rank0, 2s, patience); }),
              Contains("MASTER_ADDR is not an address of its host"));
+}
+
+TEST_CASE(
+    "rank 0 says which scheduler gave it the address of another host, and how to give its own",
+    "[start]") {
+  for (const auto& [source, advice] :
+       {std::pair("mpirun", "mpirun -x MASTER_ADDR=HOST_OF_RANK_0"),
+        std::pair("srun", "export MASTER_ADDR=HOST_OF_RANK_0 before srun")}) {
+    const WorkerEnv env{
+        .rank = 0, .world_size = 2, .master = {"192.0.2.77", 1}, .master_source = source};
+    StartPatience patience(2s);
+    CHECK_THAT(test::error_of([&] { (void)open_job_store({}, env, 2s, patience); }),
+               Contains(std::string("the address in the variables of ") + source +
+                        " is not one of its host (" + advice + "): cannot listen on 192.0.2.77"));
+  }
 }

@@ -12,6 +12,7 @@ namespace ddp {
 namespace {
 
 constexpr const char* kRequired[] = {"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"};
+constexpr const char* kLocal[] = {"LOCAL_RANK", "LOCAL_WORLD_SIZE"};
 
 // True if a launcher has given the process a rank.
 bool is_numbered(const EnvReader& env) {
@@ -34,7 +35,7 @@ void check_complete(const EnvReader& env) {
     present += ", as Kubernetes sets it for a service named master: enableServiceLinks: false";
   }
   std::string local;
-  for (const char* name : {"LOCAL_RANK", "LOCAL_WORLD_SIZE"}) {
+  for (const char* name : kLocal) {
     if (env.has(name)) local += (local.empty() ? " and unset " : ", ") + std::string(name);
   }
   throw EnvironmentError("the worker environment is incomplete: " + missing + " not set" +
@@ -42,6 +43,25 @@ void check_complete(const EnvReader& env) {
                          " (set all of RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT, or "
                          "none of them for a single process" +
                          local + ")");
+}
+
+// A local rank counts as a launcher's, and so hides the ranks of a scheduler.
+void refuse_local_rank_alone(const EnvReader& env, const WorkerEnv::Lookup& lookup) {
+  if (env.has("RANK") || env.has("WORLD_SIZE")) return;
+  const auto scheduler = parse_scheduler_env(lookup);
+  if (!scheduler) return;
+  std::string names, values;
+  for (const char* name : kLocal) {
+    const auto value = env.text(name);
+    if (!value) continue;
+    const std::string link = names.empty() ? "" : " and ";
+    names += link + name;
+    values += link + name + "=" + *value;
+  }
+  const bool are_several = names.find(' ') != std::string::npos;
+  throw EnvironmentError(values + (are_several ? " are" : " is") + " set, but RANK is not: unset " +
+                         names + ", since " + scheduler->starter +
+                         "'s variables number this process");
 }
 
 // Several processes that each believe to be a world of one would train N separate models.
@@ -91,6 +111,7 @@ WorkerEnv from_scheduler(const EnvReader& env, const SchedulerEnv& scheduler) {
   result.node_rank = scheduler.node_rank;
   result.node_count = scheduler.node_count;
   result.master = scheduler.meeting;
+  if (!env.has("MASTER_ADDR")) result.master_source = scheduler.starter;
   if (!scheduler.run_id.empty()) result.run_id = scheduler.run_id;
   return result;
 }
@@ -146,7 +167,9 @@ WorkerEnv WorkerEnv::from_environment() { return parse(::getenv); }
 
 WorkerEnv WorkerEnv::parse(const Lookup& lookup) {
   const EnvReader env(lookup);
-  if (!is_numbered(env)) {
+  if (is_numbered(env)) {
+    refuse_local_rank_alone(env, lookup);
+  } else {
     if (const auto scheduler = parse_scheduler_env(lookup)) return from_scheduler(env, *scheduler);
     refuse_foreign_launcher(env);
     if (!says_anything(env)) return {};

@@ -36,6 +36,7 @@ struct WorkerEnv {
   std::string role = "default";  // ROLE_NAME
   // For messages: who said that there are world_size ranks, and how to be alone; empty: WORLD_SIZE.
   std::string size_source = {};
+  std::string master_source = {};  // for messages: "mpirun" or "srun"; empty: MASTER_ADDR
 
   using Lookup = EnvReader::Lookup;
 

@@ -53,10 +53,19 @@ std::string about_rank0() {
          ") hosts the store, but ";
 }
 
-constexpr const char* kNotOwnAddress = "MASTER_ADDR is not an address of its host";
+// Why rank 0 cannot listen, and how the user gives another address than a scheduler's.
+std::string not_own_address(const WorkerEnv& env) {
+  if (env.master_source.empty()) return "MASTER_ADDR is not an address of its host";
+  const bool is_mpirun = env.master_source == "mpirun";
+  return "the address in the variables of " + env.master_source + " is not one of its host (" +
+         (is_mpirun ? "mpirun -x MASTER_ADDR=HOST_OF_RANK_0"
+                    : "export MASTER_ADDR=HOST_OF_RANK_0 before " + env.master_source) +
+         ")";
+}
 
 // A name may appear late, and lead to the last address of a host that was just started.
-std::shared_ptr<TcpServer> serve_at_name(const Endpoint& endpoint, Timeout timeout) {
+std::shared_ptr<TcpServer> serve_at_name(const WorkerEnv& env, Timeout timeout) {
+  const Endpoint& endpoint = env.master;
   const Deadline late = Deadline::after(std::min(timeout, kLateName));
   for (bool has_told = false;;) {
     try {
@@ -65,7 +74,7 @@ std::shared_ptr<TcpServer> serve_at_name(const Endpoint& endpoint, Timeout timeo
       const bool may_change = error.error_number() == EADDRNOTAVAIL && !is_in_digits(endpoint.host);
       if (!may_change || late.remaining() < kUntilNameChanges) throw;
       if (!std::exchange(has_told, true)) {
-        logging::warning("[init] " + about_rank0() + kNotOwnAddress + ": " + error.what() +
+        logging::warning("[init] " + about_rank0() + not_own_address(env) + ": " + error.what() +
                          "; asking for '" + endpoint.host + "' again, since it may change");
       }
     }
@@ -107,19 +116,19 @@ std::string describe_place(const TcpServer& server, const Endpoint& endpoint) {
 }
 
 // Groups of this process that live at the same time share one server.
-std::shared_ptr<TcpServer> host_store(const Endpoint& endpoint, Timeout timeout) try {
+std::shared_ptr<TcpServer> host_store(const WorkerEnv& env, Timeout timeout) try {
   static std::mutex mutex;
   static std::weak_ptr<TcpServer> last;
   static Endpoint last_endpoint;
   const std::lock_guard lock(mutex);
-  if (auto shared = last.lock(); shared && endpoint == last_endpoint) return shared;
-  auto server = serve_at_name(endpoint, timeout);
+  if (auto shared = last.lock(); shared && env.master == last_endpoint) return shared;
+  auto server = serve_at_name(env, timeout);
   last = server;
-  last_endpoint = endpoint;
+  last_endpoint = env.master;
   return server;
 } catch (const SystemError& error) {
   if (error.error_number() == EADDRNOTAVAIL) {
-    std::throw_with_nested(EnvironmentError(about_rank0() + kNotOwnAddress));
+    std::throw_with_nested(EnvironmentError(about_rank0() + not_own_address(env)));
   }
   if (error.error_number() != EADDRINUSE) throw;
   std::throw_with_nested(EnvironmentError(
@@ -174,7 +183,7 @@ JobStore open_job_store(const InitOptions& options, const WorkerEnv& env, Timeou
     const auto client = connect_to(env, timeout, patience);
     return {client, client->local_address(), !env.agent_hosts_store};
   }
-  const auto server = host_store(env.master, timeout);
+  const auto server = host_store(env, timeout);
   patience.set_store(describe_place(*server, env.master));
   const auto client = std::make_shared<TcpStore>(
       server->endpoint(), TcpStoreOptions{.timeout = timeout, .rank = 0, .keeps = server});

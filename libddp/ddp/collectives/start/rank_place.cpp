@@ -60,9 +60,15 @@ WorkerEnv environment_of(const InitOptions& options) {
 WorkerEnv place_of_rank(const InitOptions& options) {
   WorkerEnv env = environment_of(options);
   if (options.rank) env.rank = *options.rank;
-  if (options.world_size) env.world_size = *options.world_size;
+  if (options.world_size && env.world_size != *options.world_size) {
+    env.world_size = *options.world_size;
+    env.size_source.clear();
+  }
   if (options.local_rank) env.local_rank = *options.local_rank;
-  if (options.master) env.master = *options.master;
+  if (options.master && env.master != *options.master) {
+    env.master = *options.master;
+    env.master_source.clear();
+  }
   if (env.world_size < 1 || env.rank < 0 || env.rank >= env.world_size) {
     throw std::invalid_argument("[init] rank " + std::to_string(env.rank) +
                                 " is not in a world of " + std::to_string(env.world_size));
