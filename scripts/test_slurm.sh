@@ -4,7 +4,7 @@
 # Tests jobs of a real Slurm on this machine: srun and sbatch, with a launcher on each node and
 # without, stops, requeues and suspensions. The daemons, one controller and two nodes, run in
 # namespaces of their own, and Slurm's packages are installed into overlays that go with them, so
-# the machine stays as it is. Needs root and the programs in DDP_BIN; takes about three minutes.
+# the machine stays as it is. Needs root and the programs in DDP_BIN; takes one to two minutes.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 bin=${DDP_BIN:-$PWD/build/bin}
@@ -13,15 +13,17 @@ skip() { echo "SKIPPED: test_slurm ($*)"; exit 77; }
 [ "$(id -u)" -eq 0 ] || skip "needs root"
 # In a mount namespace of its own; all processes of this one end with it.
 if [ "${1:-}" != inside ]; then
-  exec unshare --mount --pid --fork --kill-child --propagation private "$0" inside
+  exec unshare --mount --pid --fork --kill-child --propagation private "$PWD/scripts/test_slurm.sh" inside
 fi
 mount -t proc proc /proc
-mount -t tmpfs tmpfs /run/netns 2>/dev/null || { mkdir -p /run/netns && mount -t tmpfs tmpfs /run/netns; }
+made=()
+[ -d /run/netns ] || { mkdir /run/netns && made=(/run/netns); }
+mount -t tmpfs tmpfs /run/netns
 
 work=$(mktemp -d)
 clean_up() {
-  umount --lazy /usr /etc /var "$work/overlays" 2>/dev/null || true
-  rm -rf "$work"
+  umount --lazy /usr /etc /var "$work/overlays" /run/netns 2>/dev/null || true
+  rm -rf "$work" "${made[@]}"
 }
 trap clean_up EXIT
 mkdir "$work"/{overlays,state,log,jobs}

@@ -11,8 +11,8 @@
 
 namespace ddp::launcher {
 
-// How long a launcher waits for the others, what it prints meanwhile, and what ends the wait. Time
-// in which it is suspended hardly counts (AwakeTimer).
+// How long a launcher waits for the others, what it prints meanwhile, and what ends the wait. Of a
+// suspension ten seconds count (AwakeTimer).
 class Patience {
  public:
   Patience(Timeout timeout, SignalReader& signals, Console& console);

@@ -13,7 +13,7 @@ namespace ddp::launcher {
 //
 // Make it before the guardian forks, so that the process that outlives the other removes it. If
 // both are killed, the folder stays, but is no longer locked; a later launcher on this host removes
-// it.
+// it, unless the host has started anew.
 class PrivateFolder {
  public:
   PrivateFolder();

@@ -212,7 +212,7 @@ TEST_CASE("docs/engine.md: the life of a step", "[docs]") {
       void step() { ++steps; }
     } optimizer;
 
-    const double factor = ddp.begin_step({.samples = n});  // n / n_ref; 1 in a world of one
+    const double factor = ddp.begin_step({.samples = n});  // n / n_ref
     backward(factor);  // of factor * mean loss; for each gradient: ddp.mark_ready(i, stream)
     ddp.wait(stream);
     if (ddp.should_step()) optimizer.step();

@@ -240,10 +240,10 @@ TEST_CASE("a rank that has recovered is in the report, but not late any more", "
 
 TEST_CASE("a suspension within a reduction is a pause, but slow reductions are not",
           "[statistics]") {
-  const auto costs_with = [](double exposed_in_step_50) {
+  const auto costs_with = [](double exposed_in_step_50, double exposed_later = 2 * kMs) {
     StepStatistics statistics(0, 2, 1'000'000);
     for (std::uint64_t step = 0; step < 102; ++step) {
-      const double exposed = step == 50 ? exposed_in_step_50 : 2 * kMs;
+      const double exposed = step == 50 ? exposed_in_step_50 : step > 50 ? exposed_later : 2 * kMs;
       statistics.end_step(step, {.seconds = 20 * kMs + exposed});
       statistics.add_ranks(step, std::vector<RankTimes>{{20 * kMs, 0}, {20 * kMs, 0}});
     }
@@ -254,6 +254,9 @@ TEST_CASE("a suspension within a reduction is a pause, but slow reductions are n
   CHECK(suspended.pause_seconds == approx(45.02));
   CHECK(suspended.exposed_seconds == approx(2 * kMs));
   CHECK(costs_with(0.9).pauses == 0);
+  const StepCosts slow = costs_with(1.2, 1.2);  // a network that stays slow
+  CHECK(slow.pauses < 15);
+  CHECK(slow.exposed_seconds > 0.4);
 }
 
 TEST_CASE("pauses are left out and counted, but waits for data are not", "[statistics]") {
@@ -408,7 +411,7 @@ TEST_CASE("the report is short and says what a step costs", "[statistics]") {
         "  data wait                 0.50 ms   2.3 %  for the next batch\n"
         "  straggler wait            0.00 ms   0.0 %  for the slowest rank\n"
         "1.00 MB reduced in each step at 0.25 GB/s (bus bandwidth), 70 % of that time hidden\n"
-        "left out: 1 far longer step, 902 ms in all (such as evaluation or saving)\n"
+        "left out: 1 far longer step, 902 ms in all (such as evaluation, saving or a suspension)\n"
         "advice: communication is exposed: larger batches or accumulate() make it rarer, bf16 "
         "compression makes it smaller\n");
   const std::string alone =

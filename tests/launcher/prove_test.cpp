@@ -270,6 +270,9 @@ TEST_CASE("steps are described in a line, however many", "[prove]") {
              Contains("1 rank: 3 steps of 31 to 60 samples\n") && !Contains("--steps"));
   CHECK_THAT(prove({"--steps", "1", "1,2", DDP_PROVE_WORKER_PATH, "none"}).out,
              Contains("1 rank: 1 step of 60 samples\n"));
+  CHECK_THAT(prove({"--steps", "1000", "1,2", DDP_PROVE_WORKER_PATH, "none"}).out,
+             Contains("\nall these steps have 60 samples, and the program ended after 5 "
+                      "of 1000 steps: one that runs beyond the end of an epoch"));
 }
 
 TEST_CASE("a program that is right but amplifies rounding passes, which is said", "[prove]") {

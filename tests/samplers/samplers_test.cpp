@@ -12,6 +12,11 @@
 #include "ddp/samplers/randperm.h"
 #include "support/run_ranks.h"
 
+// An option that must be given is as strict about its value as any other.
+static_assert(std::is_convertible_v<int, ddp::Required<std::int64_t>>);
+static_assert(!std::is_convertible_v<double, ddp::Required<std::int64_t>>);
+static_assert(!std::is_convertible_v<std::int64_t, ddp::Required<int>>);
+
 namespace {
 
 using ddp::DataPosition;

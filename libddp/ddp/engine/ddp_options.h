@@ -165,9 +165,9 @@ template <CountedBatch Batch>
   StepOptions step{.samples = batch.count, .epoch = batch.epoch};
   if constexpr (requires { batch.plan_fingerprint; })
     step.plan_fingerprint = batch.plan_fingerprint;
-  if constexpr (requires { batch.world_size; }) {
-    step.data_rank = batch.rank;
-    step.data_world_size = batch.world_size;
+  if constexpr (requires { batch.rank, batch.world_size; }) {
+    step.data_rank = static_cast<int>(batch.rank);
+    step.data_world_size = static_cast<int>(batch.world_size);
   }
   return step;
 }

@@ -9,9 +9,12 @@ namespace ddp {
 template <class T>
 class Required {
  public:
-  Required() = delete;                                             // "name this option"
-  constexpr Required(T value) : value_(std::move(value)) {}        // NOLINT: converts
-  constexpr operator const T&() const noexcept { return value_; }  // NOLINT: converts
+  Required() = delete;  // "name this option"
+  // From what initializes a T without narrowing.
+  template <class U>
+  requires requires(U&& value) { T{std::forward<U>(value)}; }
+  constexpr Required(U&& value) : value_{std::forward<U>(value)} {}  // NOLINT: converts
+  constexpr operator const T&() const noexcept { return value_; }    // NOLINT: converts
 
  private:
   T value_;

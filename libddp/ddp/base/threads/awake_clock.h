@@ -11,7 +11,8 @@ namespace ddp {
 // A clock that stands still while this process is suspended, by SIGSTOP or with its container: in a
 // suspended job the others are, too, and have not kept it waiting meanwhile. It takes two seconds
 // without a look at it for a suspension, so whoever waits by it looks at it more often than that.
-// Work that lasts longer between two looks is not counted either. For one thread.
+// Work that lasts longer between two looks is not counted either. For one thread. Waits that look
+// more rarely use AwakeTimer.
 class AwakeClock {
  public:
   // Deadlines are this clock's: only remaining() knows when they pass.

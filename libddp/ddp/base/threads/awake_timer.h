@@ -10,7 +10,8 @@ namespace ddp {
 
 // The time since its construction, of which a suspension of this process, by SIGSTOP or with its
 // container, counts little: of each gap between two looks at most `longest_gap`. Look at it more
-// often than that. For one thread.
+// often than that. For one thread. For waits whose looks are seconds apart; AwakeClock, for those
+// of collectives, is looked at all the time, and counts nothing of a suspension.
 class AwakeTimer {
  public:
   static constexpr Timeout kLongestGap{10'000};

@@ -137,8 +137,9 @@ std::shared_ptr<TcpServer> host_store(const WorkerEnv& env, Timeout timeout) try
 
 // Names the endpoint that could not be reached, if the whole time has passed; other errors are
 // rethrown as they are.
-[[noreturn]] void rethrow_unreachable(const WorkerEnv& env, StartPatience& patience) {
-  if (!patience.is_over()) throw;
+[[noreturn]] void rethrow_unreachable(const WorkerEnv& env, Deadline deadline,
+                                      const StartPatience& patience) {
+  if (!deadline.passed()) throw;
   std::throw_with_nested(TimeoutError("[init] rank " + std::to_string(env.rank) +
                                       " has not reached " + patience.place() + " in " +
                                       patience.waited()));
@@ -146,7 +147,7 @@ std::shared_ptr<TcpServer> host_store(const WorkerEnv& env, Timeout timeout) try
 
 // Connects, while a thread logs every few seconds that there is no answer yet. A proxy between
 // hosts may take connections before the store is there, and closes them.
-std::shared_ptr<TcpStore> connect_to(const WorkerEnv& env, Timeout timeout,
+std::shared_ptr<TcpStore> connect_to(const WorkerEnv& env, Deadline deadline,
                                      StartPatience& patience) try {
   std::mutex mutex;
   std::string refusal;  // under mutex: of the last try
@@ -159,7 +160,6 @@ std::shared_ptr<TcpStore> connect_to(const WorkerEnv& env, Timeout timeout,
     }
     return true;
   });
-  const Deadline deadline = Deadline::after(timeout);
   for (;;) {
     try {
       return std::make_shared<TcpStore>(env.master, deadline.remaining(), env.rank);
@@ -171,7 +171,7 @@ std::shared_ptr<TcpStore> connect_to(const WorkerEnv& env, Timeout timeout,
     std::this_thread::sleep_for(kUntilStoreIsThere);
   }
 } catch (const Error&) {
-  rethrow_unreachable(env, patience);
+  rethrow_unreachable(env, deadline, patience);
 }
 
 }  // namespace
@@ -180,7 +180,7 @@ JobStore open_job_store(const InitOptions& options, const WorkerEnv& env, Timeou
                         StartPatience& patience) {
   if (options.store) return {options.store};
   if (env.rank != 0 || env.agent_hosts_store) {
-    const auto client = connect_to(env, timeout, patience);
+    const auto client = connect_to(env, Deadline::after(timeout), patience);
     return {client, client->local_address(), !env.agent_hosts_store};
   }
   const auto server = host_store(env, timeout);

@@ -22,14 +22,13 @@ Timeout StartPatience::slice(Timeout longest) {
 }
 
 bool StartPatience::is_due() {
-  timer_.look();
   if (!next_line_.passed()) return false;
   next_line_ = Deadline::after(period_);
   return true;
 }
 
 std::string StartPatience::waited() const {
-  const Timeout time = timer_.passed();
+  const auto time = std::chrono::duration_cast<Timeout>(Clock::now() - begin_);
   const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(time);
   return seconds.count() == 0 ? fmt::format("{} ms", time.count())
                               : fmt::format("{} s", seconds.count());

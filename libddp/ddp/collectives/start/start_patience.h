@@ -12,8 +12,8 @@
 
 namespace ddp {
 
-// How long a starting rank waits for the others, and when it says so. Time in which this process is
-// suspended hardly counts (AwakeTimer). Not thread-safe.
+// How long a starting rank waits for the others, and when it says so. Of a suspension of this
+// process two periods count (AwakeTimer). Not thread-safe.
 class StartPatience {
  public:
   using Report = std::function<void(std::string_view)>;
@@ -34,7 +34,7 @@ class StartPatience {
   void set_store(std::string store) { store_ = std::move(store); }
 
   [[nodiscard]] Timeout period() const { return period_; }
-  // The time waited until the last of the above calls: "5 s".
+  // The time since the construction: "5 s".
   [[nodiscard]] std::string waited() const;
   [[nodiscard]] const std::string& store() const { return store_; }
   // "the store at 127.0.0.1:29500".
@@ -43,6 +43,7 @@ class StartPatience {
   }
 
  private:
+  Clock::time_point begin_ = Clock::now();
   Timeout timeout_;
   AwakeTimer timer_;
   Timeout period_;

@@ -57,7 +57,7 @@ std::vector<Socket> connect_to_peers(const GroupConfig& config, const std::strin
   StartPatience patience(config.start_timeout);
   const auto look = [&] {
     const std::string text = wait->text();
-    if (text.empty() || !patience.is_due()) return;
+    if (!patience.is_due() || text.empty()) return;
     patience.report(origin + " yet: " + text + " after " + patience.waited() +
                     "; the hosts must let each other's connections to all ports pass");
   };

@@ -82,7 +82,7 @@ std::string communication(const StepCosts& costs) {
 std::string left_out(const StepCosts& costs) {
   std::string text;
   if (costs.pauses > 0) {
-    text += fmt::format("left out: {}, {} in all (such as evaluation or saving)\n",
+    text += fmt::format("left out: {}, {} in all (such as evaluation, saving or a suspension)\n",
                         counted(costs.pauses, "far longer step"), duration(costs.pause_seconds));
   }
   if (const Stalls& stalls = costs.stalls; stalls.steps > 0) {

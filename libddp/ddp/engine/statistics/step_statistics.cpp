@@ -13,7 +13,7 @@ namespace {
 // reductions than this, the error of that estimate dominates the result.
 constexpr std::uint64_t kFewestReductions = 10;
 
-// No reduction without a fault waits so long beside steps that are far shorter.
+// A reduction that takes so much longer than usual is not merely slow.
 constexpr double kSuspensionSeconds = 1;
 
 double data_of(const RankTimes& times) { return std::min(times.data_seconds, times.work_seconds); }
@@ -61,11 +61,10 @@ StepStatistics::StepStatistics(int rank, int world_size, std::size_t bytes_per_s
   sums_.beside_idle += sums_.straggler - waited_before;
 }
 
-// All ranks were suspended while they waited for a reduction, so that none of them worked longer.
-bool StepStatistics::is_suspension(double exposed) const {
-  if (exposed < kSuspensionSeconds || steps_ == 0) return false;
-  const double all = sums_.work + sums_.straggler + sums_.exposed;
-  return exposed >= UsualTime::kFarLonger * all / static_cast<double>(steps_);
+// The ranks, or one of them, stood still within a reduction, so that none worked longer.
+bool StepStatistics::is_suspension(const OwnStep& own, double slowest) {
+  return world_size_ > 1 && usual_step_.is_far_longer(own.seconds) &&
+         own.seconds - slowest >= kSuspensionSeconds;
 }
 
 // All ranks that have samples stand still together, as in an evaluation.
@@ -75,8 +74,9 @@ bool StepStatistics::is_suspension(double exposed) const {
   for (const RankTimes& rank : ranks) {
     if (!rank.is_idle) fastest = std::min(fastest, compute_of(rank));
   }
+  const bool is_suspended = is_suspension(own, slowest_work(ranks));
   const bool is_long = fastest != kNone && usual_fastest_.is_far_longer(fastest);
-  if (!is_long && !is_suspension(own.seconds - slowest_work(ranks))) return false;
+  if (!is_long && !is_suspended) return false;
   ++pauses_;
   sums_.pauses += std::max(own.seconds, slowest_work(ranks));
   return true;

@@ -75,7 +75,7 @@ class StepStatistics {
   };
 
   void check(std::span<const RankTimes> ranks) const;
-  [[nodiscard]] bool is_suspension(double exposed) const;
+  [[nodiscard]] bool is_suspension(const OwnStep& own, double slowest);
   [[nodiscard]] bool is_pause(const OwnStep& own, std::span<const RankTimes> ranks);
   [[nodiscard]] bool is_stall(std::span<const RankTimes> ranks);
   void count(const OwnStep& own, std::span<const RankTimes> ranks, double slowest);
@@ -87,6 +87,7 @@ class StepStatistics {
   std::vector<Pending> pending_;
   UsualTime usual_fastest_;  // compute
   UsualTime usual_slowest_;
+  UsualTime usual_step_;
   std::uint64_t steps_ = 0;
   std::uint64_t idle_steps_ = 0;
   std::uint64_t pauses_ = 0;

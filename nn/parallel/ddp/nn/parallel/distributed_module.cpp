@@ -194,10 +194,11 @@ void DistributedModule::vote(std::size_t slot, bool in_favour) {
   votes_.emplace_back(slot, in_favour);
 }
 
-// Whether gradient_scale() would return a factor. Gradients that were not reduced have none, but
-// no optimizer is to step with them either.
+// Of gradients that were not reduced, those of a world of one are what they seem.
 bool DistributedModule::has_scale() const {
-  return scaler_ != nullptr || !engine_.is_synchronized() || engine_.gradient_scale() != nullptr;
+  if (scaler_ != nullptr) return true;
+  if (!reduced_ || !engine_.is_synchronized()) return engine_.group().world_size() > 1;
+  return engine_.gradient_scale() != nullptr;
 }
 
 bool DistributedModule::has_gradients() const {
