@@ -280,9 +280,11 @@ TEST_CASE("a kill by the out-of-memory killer is recognised", "[launcher][verdic
     std::fprintf(stderr, "SKIPPED: no memory control group can be made here (not root?)\n");
     return;
   }
-  // Rank 1 doubles a shell variable repeatedly, which allocates and touches memory.
+  // Rank 1 doubles a shell variable repeatedly, which allocates and touches memory. With a
+  // sanitizer the launcher has as much, so the kernel is told whom to kill.
   const std::string script =
-      "[ $RANK = 1 ] || exec sleep 1000; x=aaaaaaaaaaaaaaaa; while :; do x=$x$x; done";
+      "[ $RANK = 1 ] || exec sleep 1000; echo 1000 >/proc/self/oom_score_adj; "
+      "x=aaaaaaaaaaaaaaaa; while :; do x=$x$x; done";
   const Result result =
       run({"/bin/sh", "-c", "echo $$ >" + *group.folder() + "/cgroup.procs && exec \"$0\" \"$@\"",
            DDP_LAUNCH_PATH, "-n", "2", "--", "sh", "-c", script},
