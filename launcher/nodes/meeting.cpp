@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <exception>
 #include <optional>
+#include <string>
 #include <utility>
 
 #include "ddp/base/error.h"
@@ -52,9 +53,10 @@ std::shared_ptr<Store> open_store(std::vector<Endpoint> addresses, Timeout timeo
 }
 
 // A network may be too slow for the first tries, so each takes twice the time of the last one.
-std::shared_ptr<Store> connect(NodePlan& plan, Patience& patience, const TakeStore& take_store) {
+// `state` is what is known of node 0 before.
+std::shared_ptr<Store> connect(NodePlan& plan, std::string state, Patience& patience,
+                               const TakeStore& take_store) {
   NameWatch name(plan.store);
-  std::string state = "node 0 has not answered yet at " + to_string(plan.store);
   const auto look = [&] { patience.look([&] { return state; }); };
   for (Timeout timeout = kAnswerTimeout;; timeout = std::min(2 * timeout, kLongestAnswer)) {
     try {
@@ -137,11 +139,11 @@ std::optional<int> join(const std::shared_ptr<Store>& store, const NodePlan& pla
 }
 
 // Nothing if the store is that of an earlier job, whose node 0 has not quite ended yet.
-std::optional<Meeting> try_to_meet(NodePlan& plan, const std::string& host,
-                                   Registration& registration, Patience& patience,
-                                   const TakeStore& take_store) {
+std::optional<Meeting> try_to_meet(NodePlan& plan, const std::string& state,
+                                   const std::string& host, Registration& registration,
+                                   Patience& patience, const TakeStore& take_store) {
   Meeting meeting;
-  meeting.store = connect(plan, patience, take_store);
+  meeting.store = connect(plan, state, patience, take_store);
   Store& store = *meeting.store;
   if (is_over(store) && !registration.is_in(store)) return std::nullopt;
   if (plan.rank == 0) announce(store, plan);
@@ -176,16 +178,17 @@ int Meeting::first_rank(int node) const {
 Meeting meet_nodes(NodePlan plan, const Node& self, Patience& patience,
                    const TakeStore& take_store) {
   Registration registration(self);
+  std::string state = "node 0 has not answered yet at " + to_string(plan.store);
   for (;;) {
     try {
       std::optional<Meeting> meeting =
-          try_to_meet(plan, self.host, registration, patience, take_store);
+          try_to_meet(plan, state, self.host, registration, patience, take_store);
       if (meeting) {
         registration.keep();
         return *std::move(meeting);
       }
-      patience.wait([&] { return "an earlier job has yet to end at " + to_string(plan.store); },
-                    kBetweenTries);
+      state = "an earlier job has yet to end at " + to_string(plan.store);
+      patience.wait([&] { return state; }, kBetweenTries);
     } catch (const TimeoutError& error) {
       wait_for_node0(error, patience);
     } catch (const NetworkError& error) {
