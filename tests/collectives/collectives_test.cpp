@@ -117,6 +117,18 @@ TEST_CASE("large operands are exact", "[collectives]") {
   }
 }
 
+// shm sums operands that it does not copy as a whole chunk by chunk.
+TEST_CASE("operands of several MiB are summed exactly", "[collectives]") {
+  for (const Backend backend : test::backends()) {
+    for (const int world_size : {2, 3, 4}) {
+      INFO(to_string(backend) << ", " << world_size << " ranks");
+      run_groups(backend, world_size, [](ProcessGroup& group) {
+        check_reductions(group, DType::kFloat32, 1'200'007, ReduceOp::kSum);
+      });
+    }
+  }
+}
+
 TEST_CASE("an average divides by what an operation before it has computed", "[collectives]") {
   // All of them would take minutes under a sanitizer.
   const auto worlds = test::kIsSanitized ? std::vector{3} : std::vector{2, 3, 4};

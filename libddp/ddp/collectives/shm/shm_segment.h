@@ -26,7 +26,7 @@ namespace ddp::shm {
 
 inline constexpr std::uint64_t kPosts = 32;
 inline constexpr std::size_t kPostBytes = std::size_t{16} << 10;
-inline constexpr std::size_t kSlotBytes = std::size_t{256} << 10;
+inline constexpr std::size_t kSlotBytes = std::size_t{512} << 10;
 inline constexpr std::size_t kChannelBlockBytes = std::size_t{64} << 10;
 inline constexpr std::uint32_t kChannelBlocks = 2;
 
