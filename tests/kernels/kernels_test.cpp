@@ -11,6 +11,7 @@
 #include "ddp/kernels/avg_pool2d.h"
 #include "ddp/kernels/bias.h"
 #include "ddp/kernels/binary.h"
+#include "ddp/kernels/channel_bias.h"
 #include "ddp/kernels/channel_moments.h"
 #include "ddp/kernels/columns.h"
 #include "ddp/kernels/conv2d.h"
@@ -87,7 +88,8 @@ CrossEntropyRun run_cross_entropy(Doubles logits, std::vector<std::int64_t> labe
 }  // namespace
 
 TEST_CASE("bias_add adds the bias to every row", "[kernels]") {
-  const auto shape = GENERATE(MatrixShape{3, 5}, MatrixShape{0, 5}, MatrixShape{7, 1});
+  const auto shape = GENERATE(MatrixShape{3, 5}, MatrixShape{0, 5}, MatrixShape{7, 1},
+                              MatrixShape{64, 1}, MatrixShape{201, 1}, MatrixShape{50, 10});
   const Doubles before = uniform(shape.count(), 1);
   Doubles y = before;
   Doubles bias = uniform(shape.columns, 2);
@@ -96,7 +98,8 @@ TEST_CASE("bias_add adds the bias to every row", "[kernels]") {
 }
 
 TEST_CASE("bias_grad sums columns, and the sum of no rows is 0", "[kernels]") {
-  const auto shape = GENERATE(MatrixShape{3, 5}, MatrixShape{0, 5}, MatrixShape{31, 1});
+  const auto shape = GENERATE(MatrixShape{3, 5}, MatrixShape{0, 5}, MatrixShape{31, 1},
+                              MatrixShape{64, 1}, MatrixShape{201, 1}, MatrixShape{50, 10});
   const auto mode = GENERATE(WriteMode::kOverwrite, WriteMode::kAccumulate);
   Doubles grad_y = uniform(shape.count(), 1);
   Doubles sums(shape.columns, 0.0);
@@ -113,6 +116,15 @@ TEST_CASE("bias_grad rounds a sum in float32 once, however many rows it has", "[
   std::fill_n(grad_y.begin(), kShape.columns, kLarge);
   ddp::cpu::bias_grad(buffer_of(grad_y), {buffer_of(grad_bias)}, kShape);
   CHECK(grad_bias == std::vector<float>(kShape.columns, kLarge + 1000));
+}
+
+TEST_CASE("channel_bias_grad rounds a sum in float32 once, however large the batch", "[kernels]") {
+  constexpr ddp::ChannelShape kShape{1001, 2, 9};
+  constexpr float kLarge = 1U << 24U;  // in float32, adding 1 to it changes nothing
+  std::vector<float> grad_y(kShape.count(), 1), grad_bias(kShape.channels);
+  grad_y.front() = kLarge;
+  ddp::cpu::channel_bias_grad(buffer_of(grad_y), {buffer_of(grad_bias)}, kShape);
+  CHECK(grad_bias == std::vector<float>{kLarge + 9008, 9009});
 }
 
 TEST_CASE("relu cuts at 0, even in place, and keeps NaN", "[kernels]") {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include "ddp/kernels/bias.h"
 
+#include <algorithm>
+#include <cstddef>
 #include <vector>
 
 #include "ddp/kernels/detail/checks.h"
@@ -10,9 +12,12 @@
 namespace ddp::cpu {
 namespace {
 
-template <class T>
-void add_row(const T* source, T* target, std::size_t columns) {
-  for (std::size_t c = 0; c < columns; ++c) target[c] += source[c];
+// A row may be shorter than a vector, so the loops below take a tile of rows at a time, of up to
+// this many elements or one row.
+constexpr std::size_t kTileElements = 64;
+
+std::size_t tile_size(std::size_t columns) {
+  return columns == 0 ? 0 : std::max(columns, kTileElements / columns * columns);
 }
 
 }  // namespace
@@ -22,10 +27,15 @@ void bias_add(const Buffer& y, const Buffer& bias, MatrixShape shape) {
   detail::require("bias_add", "bias", bias, detail::like(y, shape.columns));
   detail::dispatch_float("bias_add", y.dtype, [&](auto element) {
     using T = decltype(element);
-    for (std::size_t r = 0; r < shape.rows; ++r) {
-      add_row(static_cast<const T*>(bias.data), static_cast<T*>(y.data) + r * shape.columns,
-              shape.columns);
-    }
+    std::vector<T> tile(tile_size(shape.columns));
+    for (std::size_t i = 0; i < tile.size(); ++i) tile[i] = bias.as<const T>()[i % shape.columns];
+    detail::vectorised([elements = static_cast<T*>(y.data), count = y.count, row = tile.data(),
+                        size = tile.size()] {
+      for (std::size_t begin = 0; begin < count; begin += size) {
+        detail::write_each(elements + begin, WriteMode::kAccumulate, std::min(size, count - begin),
+                           [row](std::size_t i) { return row[i]; });
+      }
+    });
   });
 }
 
@@ -35,17 +45,20 @@ void bias_grad(const Buffer& grad_y, const GradientTarget& grad_bias, MatrixShap
   detail::require("bias_grad", "grad_bias", target, detail::like(grad_y, shape.columns));
   detail::dispatch_float("bias_grad", grad_y.dtype, [&](auto element) {
     using T = decltype(element);
-    const T* const elements = static_cast<const T*>(grad_y.data);
-    std::vector<double> of_columns(shape.columns);
-    detail::vectorised([=, sums = of_columns.data(), count = grad_y.count] {
-      for (std::size_t offset = 0; offset < count; offset += shape.columns) {
-        detail::write_each(sums, WriteMode::kAccumulate, shape.columns, [=](std::size_t c) {
-          return static_cast<double>(elements[offset + c]);
-        });
+    std::vector<double> of_tile(tile_size(shape.columns));
+    detail::vectorised([elements = static_cast<const T*>(grad_y.data), count = grad_y.count,
+                        sums = of_tile.data(), size = of_tile.size()] {
+      for (std::size_t begin = 0; begin < count; begin += size) {
+        detail::write_each(
+            sums, WriteMode::kAccumulate, std::min(size, count - begin),
+            [=](std::size_t i) { return static_cast<double>(elements[begin + i]); });
       }
     });
+    for (std::size_t i = shape.columns; i < of_tile.size(); ++i) {
+      of_tile[i % shape.columns] += of_tile[i];
+    }
     detail::write_each(static_cast<T*>(target.data), grad_bias.mode, shape.columns,
-                       [&](std::size_t c) { return static_cast<T>(of_columns[c]); });
+                       [&](std::size_t c) { return static_cast<T>(of_tile[c]); });
   });
 }
 

@@ -1,28 +1,14 @@
 // SPDX-License-Identifier: MIT
-#include <algorithm>
-#include <array>
-
 #include "ddp/kernels/channel_bias.h"
+
+#include <vector>
+
 #include "ddp/kernels/detail/channel_bias_checks.h"
+#include "ddp/kernels/detail/vectorised.h"
+#include "ddp/kernels/detail/wide_sums.h"
+#include "ddp/kernels/detail/write_each.h"
 
 namespace ddp::cpu {
-namespace {
-
-// Sums in a fixed order, in partial sums that the compiler keeps in vectors.
-template <class T>
-T sum_of(const T* values, std::size_t count) {
-  std::array<T, 16> partial{};
-  std::size_t i = 0;
-  for (; i + partial.size() <= count; i += partial.size()) {
-    for (std::size_t l = 0; l < partial.size(); ++l) partial[l] += values[i + l];
-  }
-  T sum = 0;
-  for (; i < count; ++i) sum += values[i];
-  for (const T& part : partial) sum += part;
-  return sum;
-}
-
-}  // namespace
 
 void channel_bias_add(const Buffer& y, const Buffer& bias, const ChannelShape& shape) {
   detail::check_channel_bias("channel_bias_add", "y", y, bias, shape);
@@ -43,14 +29,17 @@ void channel_bias_grad(const Buffer& grad_y, const GradientTarget& grad_bias,
   detail::check_channel_bias("channel_bias_grad", "grad_y", grad_y, target, shape);
   detail::dispatch_float("channel_bias_grad", grad_y.dtype, [&](auto element) {
     using T = decltype(element);
-    if (grad_bias.mode == WriteMode::kOverwrite) std::ranges::fill(target.as<T>(), T{0});
-    const T* grad = static_cast<const T*>(grad_y.data);
-    for (std::size_t n = 0; n < shape.batch; ++n) {
-      for (T& sum : target.as<T>()) {
-        sum += sum_of(grad, shape.plane);
-        grad += shape.plane;
+    std::vector<double> of_channels(shape.channels);
+    detail::vectorised([&, sums = of_channels.data()] {
+      const T* grad = static_cast<const T*>(grad_y.data);
+      for (std::size_t n = 0; n < shape.batch; ++n) {
+        for (std::size_t c = 0; c < shape.channels; ++c, grad += shape.plane) {
+          sums[c] += detail::wide_sum(shape.plane, [grad](std::size_t i) { return grad[i]; });
+        }
       }
-    }
+    });
+    detail::write_each(static_cast<T*>(target.data), grad_bias.mode, shape.channels,
+                       [&](std::size_t c) { return static_cast<T>(of_channels[c]); });
   });
 }
 

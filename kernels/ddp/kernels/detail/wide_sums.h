@@ -11,7 +11,7 @@ namespace ddp::detail {
 
 class WideSum {
  public:
-  static constexpr std::size_t kLanes = 8;
+  static constexpr std::size_t kLanes = 16;
 
   // Adds term(i), term(i + 1), ... to the partial sums.
   template <class Term>
@@ -22,8 +22,12 @@ class WideSum {
   }
 
   [[nodiscard]] double total() const {
-    return ((lanes_[0] + lanes_[4]) + (lanes_[1] + lanes_[5])) +
-           ((lanes_[2] + lanes_[6]) + (lanes_[3] + lanes_[7]));
+    double sums[kLanes];
+    for (std::size_t lane = 0; lane < kLanes; ++lane) sums[lane] = lanes_[lane];
+    for (std::size_t half = kLanes / 2; half > 0; half /= 2) {
+      for (std::size_t lane = 0; lane < half; ++lane) sums[lane] += sums[lane + half];
+    }
+    return sums[0];
   }
 
  private:
@@ -36,7 +40,7 @@ double wide_sum(std::size_t count, const Term& term) {
   WideSum lanes;
   std::size_t i = 0;
   for (; i + WideSum::kLanes <= count; i += WideSum::kLanes) lanes.add_lanes(i, term);
-  double sum = lanes.total();
+  double sum = i == 0 ? 0 : lanes.total();
   for (; i < count; ++i) sum += static_cast<double>(term(i));
   return sum;
 }
@@ -55,7 +59,8 @@ TwoSums wide_sums(std::size_t count, const First& first, const Second& second) {
     first_lanes.add_lanes(i, first);
     second_lanes.add_lanes(i, second);
   }
-  TwoSums sums{first_lanes.total(), second_lanes.total()};
+  TwoSums sums{0, 0};
+  if (i > 0) sums = {first_lanes.total(), second_lanes.total()};
   for (; i < count; ++i) {
     sums.first += static_cast<double>(first(i));
     sums.second += static_cast<double>(second(i));
