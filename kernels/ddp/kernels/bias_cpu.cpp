@@ -49,9 +49,8 @@ void bias_grad(const Buffer& grad_y, const GradientTarget& grad_bias, MatrixShap
     detail::vectorised([elements = static_cast<const T*>(grad_y.data), count = grad_y.count,
                         sums = of_tile.data(), size = of_tile.size()] {
       for (std::size_t begin = 0; begin < count; begin += size) {
-        detail::write_each(
-            sums, WriteMode::kAccumulate, std::min(size, count - begin),
-            [=](std::size_t i) { return static_cast<double>(elements[begin + i]); });
+        detail::write_each(sums, WriteMode::kAccumulate, std::min(size, count - begin),
+                           [=](std::size_t i) { return static_cast<double>(elements[begin + i]); });
       }
     });
     for (std::size_t i = shape.columns; i < of_tile.size(); ++i) {
