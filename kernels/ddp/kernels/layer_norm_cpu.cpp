@@ -101,19 +101,24 @@ void layer_norm_grad_weight(const LayerNormOperands& operands, const Buffer& gra
                             const GradientTarget& grad_weight, MatrixShape shape) {
   const Buffer& target = grad_weight.buffer;
   detail::check_layer_norm_grad_weight(operands, grad_y, target, shape);
-  std::vector<double> sums(shape.columns);
+  std::vector<double> of_columns(shape.columns);
   detail::dispatch_float("layer_norm_grad_weight", grad_y.dtype, [&](auto element) {
     using T = decltype(element);
-    for (std::size_t r = 0; r < shape.rows; ++r) {
-      const T* in = static_cast<const T*>(operands.x.data) + r * shape.columns;
-      const T* incoming = static_cast<const T*>(grad_y.data) + r * shape.columns;
-      const T mean = operands.mean.as<const T>()[r], rstd = operands.rstd.as<const T>()[r];
-      for (std::size_t c = 0; c < shape.columns; ++c) {
-        sums[c] += static_cast<double>(incoming[c] * ((in[c] - mean) * rstd));
+    const T* in = static_cast<const T*>(operands.x.data);
+    const T* incoming = static_cast<const T*>(grad_y.data);
+    const auto means = operands.mean.as<const T>(), rstds = operands.rstd.as<const T>();
+    detail::vectorised([=, sums = of_columns.data()] {
+      for (std::size_t r = 0; r < shape.rows; ++r) {
+        const std::size_t offset = r * shape.columns;
+        detail::write_each(sums, WriteMode::kAccumulate, shape.columns,
+                           [=, mean = means[r], rstd = rstds[r]](std::size_t c) {
+                             const T normalised = (in[offset + c] - mean) * rstd;
+                             return static_cast<double>(incoming[offset + c] * normalised);
+                           });
       }
-    }
+    });
     detail::write_each(static_cast<T*>(target.data), grad_weight.mode, shape.columns,
-                       [&](std::size_t c) { return static_cast<T>(sums[c]); });
+                       [&](std::size_t c) { return static_cast<T>(of_columns[c]); });
   });
 }
 

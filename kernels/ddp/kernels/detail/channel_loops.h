@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstddef>
+#include <vector>
 
 #include "ddp/kernels/detail/vectorised.h"
 #include "ddp/kernels/detail/wide_sums.h"
@@ -48,8 +49,8 @@ void write_channels(T* target, WriteMode mode, const ChannelShape& shape, const 
 }
 
 // Adds the two numbers terms_of(c, offset)(i) of each element of a plane to sums[c] and
-// sums[channels + c]. Planes are vectorised one by one: around their loop, which keeps sixteen
-// sums, gcc has no registers left for other loops.
+// sums[channels + c]. Planes are vectorised one by one: around their loop, which keeps 32 sums, gcc
+// has no registers left for other loops.
 template <class TermsOf>
 void add_channel_sums(double* sums, const ChannelShape& shape, const TermsOf& terms_of) {
   double* const second_sums = sums + shape.channels;
@@ -66,16 +67,19 @@ void add_channel_sums(double* sums, const ChannelShape& shape, const TermsOf& te
     });
     return;
   }
-  for_each_plane(shape, [=](std::size_t c, std::size_t offset) {
-    TwoSums of_plane{};
-    vectorised([plane = shape.plane, terms = terms_of(c, offset), &of_plane] {
-      of_plane = wide_sums(
+  std::vector<TwoWideSums> of_channels(shape.channels);
+  for_each_plane(shape, [&](std::size_t c, std::size_t offset) {
+    vectorised([plane = shape.plane, terms = terms_of(c, offset), &of_channel = of_channels[c]] {
+      of_channel.add(
           plane, [=](std::size_t i) { return terms(i).first; },
           [=](std::size_t i) { return terms(i).second; });
     });
-    sums[c] += of_plane.first;
-    second_sums[c] += of_plane.second;
   });
+  for (std::size_t c = 0; c < shape.channels; ++c) {
+    const TwoSums total = of_channels[c].totals();
+    sums[c] += total.first;
+    second_sums[c] += total.second;
+  }
 }
 
 }  // namespace ddp::detail

@@ -21,6 +21,11 @@ class WideSum {
     }
   }
 
+  template <class Term>
+  void add_to(std::size_t lane, Term term) {
+    lanes_[lane] += static_cast<double>(term);
+  }
+
   [[nodiscard]] double total() const {
     double sums[kLanes];
     for (std::size_t lane = 0; lane < kLanes; ++lane) sums[lane] = lanes_[lane];
@@ -51,16 +56,44 @@ struct TwoSums {
 };
 
 // Two sums in one pass.
+class TwoWideSums {
+ public:
+  // Adds first(i) and second(i) of all i below the returned number, from which on at most
+  // kLanes - 1 terms are left.
+  template <class First, class Second>
+  std::size_t add_lanes(std::size_t count, const First& first, const Second& second) {
+    std::size_t i = 0;
+    for (; i + WideSum::kLanes <= count; i += WideSum::kLanes) {
+      first_.add_lanes(i, first);
+      second_.add_lanes(i, second);
+    }
+    return i;
+  }
+
+  // Adds first(i) and second(i) of all i below `count`.
+  template <class First, class Second>
+  void add(std::size_t count, const First& first, const Second& second) {
+    TwoWideSums sums = *this;  // a copy can stay in registers
+    std::size_t i = sums.add_lanes(count, first, second);
+    for (std::size_t lane = 0; i < count; ++i, ++lane) {
+      sums.first_.add_to(lane, first(i));
+      sums.second_.add_to(lane, second(i));
+    }
+    *this = sums;
+  }
+
+  [[nodiscard]] TwoSums totals() const { return {first_.total(), second_.total()}; }
+
+ private:
+  WideSum first_;
+  WideSum second_;
+};
+
 template <class First, class Second>
 TwoSums wide_sums(std::size_t count, const First& first, const Second& second) {
-  WideSum first_lanes, second_lanes;
-  std::size_t i = 0;
-  for (; i + WideSum::kLanes <= count; i += WideSum::kLanes) {
-    first_lanes.add_lanes(i, first);
-    second_lanes.add_lanes(i, second);
-  }
-  TwoSums sums{0, 0};
-  if (i > 0) sums = {first_lanes.total(), second_lanes.total()};
+  TwoWideSums lanes;
+  std::size_t i = lanes.add_lanes(count, first, second);
+  TwoSums sums = i == 0 ? TwoSums{0, 0} : lanes.totals();
   for (; i < count; ++i) {
     sums.first += static_cast<double>(first(i));
     sums.second += static_cast<double>(second(i));
