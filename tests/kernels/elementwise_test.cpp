@@ -40,6 +40,16 @@ Floats all_magnitudes(float low, float high) {
   return values;
 }
 
+// The 60,000 numbers on each side of 1.
+Floats close_to_one() {
+  Floats values;
+  constexpr std::uint32_t kOne = std::bit_cast<std::uint32_t>(1.0F);
+  for (std::uint32_t bits = kOne - 60'000; bits != kOne + 60'000; ++bits) {
+    if (bits != kOne) values.push_back(std::bit_cast<float>(bits));
+  }
+  return values;
+}
+
 // The largest distance from the exact value, in units in the last place.
 template <class Function, class Exact>
 double worst_distance(const Floats& arguments, const Function& function, const Exact& exact) {
@@ -58,11 +68,14 @@ double exact_normal_cdf(double x) { return std::erfc(-x * std::sqrt(0.5)) / 2; }
 TEST_CASE("elementary functions are exact to a few units in the last place", "[kernels]") {
   const auto exp = [](float x) { return ddp::detail::exp(x); };
   const auto tanh = [](float x) { return ddp::detail::tanh(x); };
+  const auto log = [](float x) { return ddp::detail::log(x); };
   const auto log1p = [](float e) { return ddp::detail::log1p_of_fraction(e); };
   const auto normal_cdf = [](float x) { return ddp::detail::normal_cdf(x); };
   const auto exact = [](double (*function)(double)) { return function; };
   CHECK(worst_distance(all_magnitudes(-110, 88.7F), exp, exact(std::exp)) < 1.5);
   CHECK(worst_distance(all_magnitudes(-100, 100), tanh, exact(std::tanh)) < 3);
+  CHECK(worst_distance(all_magnitudes(1e-45F, 3e38F), log, exact(std::log)) < 1.5);
+  CHECK(worst_distance(close_to_one(), log, exact(std::log)) < 1.5);
   CHECK(worst_distance(all_magnitudes(0, 1), log1p, exact(std::log1p)) < 3);
   CHECK(worst_distance(all_magnitudes(-1, 100), normal_cdf, exact_normal_cdf) < 8);
   // The tail's relative error grows with x^2 / 2, whose rounding is that of the exponent.
@@ -76,11 +89,18 @@ TEST_CASE("elementary functions of numbers that are not finite", "[kernels]") {
   CHECK(ddp::detail::tanh(kInfinity) == 1);
   CHECK(ddp::detail::tanh(-kInfinity) == -1);
   CHECK(std::signbit(ddp::detail::tanh(-0.0F)));
+  CHECK(ddp::detail::log(kInfinity) == kInfinity);
+  CHECK(ddp::detail::log(0.0F) == -kInfinity);
+  CHECK(ddp::detail::log(-0.0F) == -kInfinity);
+  CHECK(ddp::detail::log(1.0F) == 0);
+  CHECK(std::isnan(ddp::detail::log(-1.0F)));
+  CHECK(std::isnan(ddp::detail::log(-kInfinity)));
   CHECK(ddp::detail::normal_cdf(kInfinity) == 1);
   CHECK(ddp::detail::normal_cdf(-kInfinity) == 0);
   for (const float nan : {kNan, -kNan}) {
     CHECK(std::isnan(ddp::detail::exp(nan)));
     CHECK(std::isnan(ddp::detail::tanh(nan)));
+    CHECK(std::isnan(ddp::detail::log(nan)));
     CHECK(std::isnan(ddp::detail::log1p_of_fraction(nan)));
     CHECK(std::isnan(ddp::detail::normal_cdf(nan)));
   }

@@ -36,6 +36,11 @@ show("log1p(e) = 2 s P(s^2), s = e / (2 + e)",
      fit(lambda z: atanh(sqrt(z)) / sqrt(z), 0, mpf(1) / 9, 4), lambda c, z: sqrt(z) * polyval(c, z),
      lambda z: atanh(sqrt(z)), 0, mpf(1) / 9)
 
+largest = (sqrt(mpf(2)) - 1) / (sqrt(mpf(2)) + 1) * mpf("1.0001")  # of s for m from 1/sqrt(2) to sqrt(2)
+show("log(m) = 2 s P(s^2), s = (m - 1) / (m + 1)",
+     fit(lambda z: atanh(sqrt(z)) / sqrt(z), 0, largest**2, 3),
+     lambda c, z: sqrt(z) * polyval(c, z), lambda z: atanh(sqrt(z)), 0, largest**2)
+
 
 def mills(t):
     """The normal distribution's tail beyond t, times exp(t^2 / 2)."""

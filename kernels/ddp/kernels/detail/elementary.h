@@ -10,6 +10,7 @@
 #include <bit>
 #include <cmath>
 #include <cstdint>
+#include <limits>
 
 #include "ddp/kernels/detail/host_device.h"
 
@@ -23,6 +24,11 @@ DDP_HOST_DEVICE T exp(T x) {
 template <class T>
 DDP_HOST_DEVICE T tanh(T x) {
   return std::tanh(x);
+}
+
+template <class T>
+DDP_HOST_DEVICE T log(T x) {
+  return std::log(x);
 }
 
 // log(1 + e) for e in [0, 1].
@@ -89,6 +95,31 @@ inline float tanh(float x) {
   const float power = power_of_two(reduced.exponent);
   const float m = power * reduced.expm1() + (power - 1.0F);
   return std::copysign(m / (m + 2.0F), x);
+}
+
+// x = m * 2^exponent, with m from sqrt(1/2) to sqrt(2). With d = m - 1 and s = d / (2 + d),
+//   log(m) = 2 atanh(s) = 2 s + 2 s^3 P(s^2) = d - s (d - 2 s^2 P(s^2)),
+// in which d is exact.
+inline float log(float x) {
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  constexpr std::uint32_t kSqrtHalf = std::bit_cast<std::uint32_t>(0.707106781F);
+  const bool is_subnormal = x < std::numeric_limits<float>::min();
+  const float normal = is_subnormal ? x * 8388608.0F : x;
+  const std::uint32_t bits = std::bit_cast<std::uint32_t>(normal) - kSqrtHalf;
+  const std::int32_t exponent = (static_cast<std::int32_t>(bits) >> 23) - (is_subnormal ? 23 : 0);
+  const float d = std::bit_cast<float>((bits & 0x7FFFFF) + kSqrtHalf) - 1.0F;
+  const float s = d / (2.0F + d);
+  const float z = s * s;
+  float p = 0.149623351F;
+  p = p * z + 0.199874201F;
+  p = p * z + 0.333334077F;
+  // log(2) in two parts, as above.
+  const auto factor = static_cast<float>(exponent);
+  const float log_of_m = d - s * (d - 2.0F * z * p);
+  const float result = factor * 0.693359375F + (log_of_m - factor * 2.12194440e-4F);
+  const float of_others = x == 0.0F ? -kInfinity : std::numeric_limits<float>::quiet_NaN();
+  const float finite = x > 0.0F ? result : of_others;
+  return x == kInfinity ? x : finite;
 }
 
 // log(1 + e) = 2 atanh(e / (2 + e)).

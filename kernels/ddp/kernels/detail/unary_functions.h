@@ -87,7 +87,7 @@ struct LeakyRelu {
 
 template <class T>
 struct Log {
-  DDP_HOST_DEVICE T value(T x) const { return std::log(x); }
+  DDP_HOST_DEVICE T value(T x) const { return log(x); }
   DDP_HOST_DEVICE T gradient(T x, T grad_y) const { return grad_y / x; }
 };
 
