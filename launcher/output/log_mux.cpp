@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <iterator>
 #include <utility>
 
 #include "ddp/base/error.h"
@@ -108,7 +109,7 @@ void LogMux::remember(Stream& stream, std::string_view line, LineEnd end) {
   TailLine entry{std::string(line.substr(0, kLongestTailLine)), end, std::nullopt};
   if (stream.is_shown) entry.shown_at = console_.sink(stream.channel).line_count();
   tail.push_back(std::move(entry));
-  if (tail.size() > kTailLines) tail.pop_front();
+  if (tail.size() > kTailLines + kEarlierLines) tail.pop_front();
 }
 
 void LogMux::drain(int rank) {
@@ -157,8 +158,12 @@ StderrTail LogMux::stderr_tail(int rank) const {
   const auto is_in_view = [now](const TailLine& line) {
     return line.shown_at && now - *line.shown_at < kLinesInView;
   };
-  StderrTail tail{.lines = {}, .is_in_view = std::ranges::all_of(stream->tail, is_in_view)};
-  for (const TailLine& line : stream->tail) tail.lines.push_back(line.text);
+  const std::deque<TailLine>& kept = stream->tail;
+  const auto first = kept.end() - static_cast<std::ptrdiff_t>(std::min(kept.size(), kTailLines));
+  StderrTail tail;
+  tail.is_in_view = std::all_of(first, kept.end(), is_in_view);
+  std::ranges::transform(first, kept.end(), std::back_inserter(tail.lines), &TailLine::text);
+  std::ranges::transform(kept.begin(), first, std::back_inserter(tail.earlier), &TailLine::text);
   return tail;
 }
 

@@ -30,8 +30,9 @@ struct LogSource {
 
 // The last lines of a rank's stderr, the oldest first.
 struct StderrTail {
-  std::vector<std::string> lines;
-  bool is_in_view = false;  // all of them are among the last lines of the console
+  std::vector<std::string> lines;    // at most kTailLines
+  std::vector<std::string> earlier;  // at most kEarlierLines, which came before
+  bool is_in_view = false;           // all of `lines` are among the last lines of the console
 };
 
 // Reads the pipes of all workers, writes log files, and puts whole lines on the console: rank 0's
@@ -66,6 +67,8 @@ class LogMux {
 
   static constexpr Timeout kPartialLineDelay{50};
   static constexpr std::size_t kTailLines = 10;
+  // The text of an exception may stand above a long stack trace, as LibTorch's does.
+  static constexpr std::size_t kEarlierLines = 200;
 
  private:
   struct TailLine {

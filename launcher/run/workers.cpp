@@ -32,10 +32,11 @@ FileDescriptor open_null() {
 bool may_read_stdin(int rank) { return rank == 0 && ::isatty(STDIN_FILENO) == 0; }
 
 // Does nothing if the worker has left a record, which knows more.
-void explain_abort(WorkerFailure& failure) {
+void explain_abort(WorkerFailure& failure, std::vector<std::string> lines) {
   const int status = failure.first.status;
   if (failure.first.record || exit_code_of(status) != 128 + SIGABRT) return;
-  const std::string message = abort_message(failure.last_lines);
+  lines.insert(lines.end(), failure.last_lines.begin(), failure.last_lines.end());
+  const std::string message = abort_message(lines);
   if (!message.empty()) failure.first.record = ErrorRecord{.message = message};
 }
 
@@ -160,7 +161,7 @@ void Workers::add_traces(WorkerFailure& failure) const {
                                      exit_code_of(failure.first.status) - 128);
   StderrTail tail = logs_.stderr_tail(rank);
   failure.last_lines = std::move(tail.lines);
-  explain_abort(failure);
+  explain_abort(failure, std::move(tail.earlier));
   failure.lines_are_in_view = tail.is_in_view;
   if (has_files(job_.plan.logs) && logs_.files_are_complete()) {
     failure.log_file = folder_.log_file(local_rank(rank), Channel::kErr);

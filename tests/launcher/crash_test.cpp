@@ -71,6 +71,15 @@ TEST_CASE("an uncaught exception is reported with the function that threw it",
                                         Contains(" s: std::runtime_error: thrown on purpose"));
 }
 
+TEST_CASE("an uncaught exception's text may stand above a long stack trace", "[launcher][crash]") {
+  const char* const script =
+      "exec >&2; echo \"terminate called after throwing an instance of 'c10::Error'\"; "
+      "echo '  what():  shapes differ'; for i in $(seq 64); do echo frame $i; done; kill -ABRT $$";
+  const Result result = run(shell({}, script), kStopBound);
+  CHECK(result.exit_code == 128 + SIGABRT);
+  CHECK_THAT(last_line(result.err), Contains(" s: c10::Error: shapes differ"));
+}
+
 TEST_CASE("a crash is reported even with a shell between launcher and program",
           "[launcher][crash]") {
   const Result result = run(shell({}, "'" DDP_CRASHING_WORKER_PATH "' touch; exit $?"), kStopBound);

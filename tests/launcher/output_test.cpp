@@ -295,6 +295,7 @@ TEST_CASE("the tail of stderr is what a terminal would show", "[log-mux]") {
     for (int i = 1; i <= 12; ++i) probe.write(1, Channel::kErr, std::to_string(i) + "\n\n");
     CHECK(probe.mux.stderr_tail(1).lines ==
           Strings{"3", "4", "5", "6", "7", "8", "9", "10", "11", "12"});
+    CHECK(probe.mux.stderr_tail(1).earlier == Strings{"1", "2"});
   }
   SECTION("a progress bar is one line, however it is drawn") {
     probe.write(1, Channel::kErr, "begin\n");
