@@ -107,11 +107,15 @@ class DistributedDataParallel {
                           ddp::DdpOptions options = {}, ddp::Stream stream = {})
       : stream_(stream),
         module_(module),
-        state_(collect_state(module)),
+        buffers_(collect_buffers(module)),
+        frozen_(collect_frozen(module)),
         replicas_(collect_trainable(module)),
-        identities_(identities()),
+        parameter_ids_(identities(Kind::kParameters)),
+        buffer_ids_(identities(Kind::kBuffers)),
         expects_forward_(options.buffer_sync == ddp::BufferSync::kEveryForward),
-        engine_(group, describe(*group), with_state(std::move(options))) {
+        expects_all_(options.unused == ddp::UnusedParameters::kError),
+        engine_(group, describe(*group), with_buffers(std::move(options))) {
+    broadcast_frozen(*group);
     for (std::size_t i = 0; i < replicas_.size(); ++i) hook_up(i);
   }
 
@@ -131,7 +135,7 @@ class DistributedDataParallel {
   // The whole step except the optimizer's. `loss` is the mean over this rank's samples; with 0
   // samples it is ignored. Otherwise std::invalid_argument, before the step begins, unless it has
   // one element and depends on a trainable parameter.
-  void backward(const torch::Tensor& loss, double samples) {
+  void backward(const torch::Tensor& loss, ddp::SampleCount samples) {
     backward(loss, ddp::StepOptions{.samples = samples});
   }
   void backward(const torch::Tensor& loss, const ddp::StepOptions& step) {
@@ -140,7 +144,7 @@ class DistributedDataParallel {
     try {
       if (step.samples > 0) {
         engine_.record_metric(kLoss, value, step.samples);
-        backward_scaled(loss, factor);
+        run_backward(loss, factor);
       }
       wait();
     } catch (...) {
@@ -165,15 +169,17 @@ class DistributedDataParallel {
   }
 
   // The same in parts: begin_step() zeroes the gradients and returns the factor for the mean loss.
-  // Multiply in float32, since a narrower type rounds the factor. For mean_loss(), call
+  // Multiply in float32, since a narrower type rounds the factor; the module's own hooks and
+  // functions then see gradients with that factor. For mean_loss(), call
   // engine().record_metric(0, buffer_of(loss), n). Then run your backward pass, then wait(), which
   // leaves the mean over the global batch in every .grad, or none where an optimizer must not step.
-  [[nodiscard]] double begin_step(double samples) {
+  [[nodiscard]] double begin_step(ddp::SampleCount samples) {
     return begin_step(ddp::StepOptions{.samples = samples});
   }
   [[nodiscard]] double begin_step(const ddp::StepOptions& step) {
     check_memory();
-    check_for_newcomers();
+    check_for_newcomers(Kind::kParameters);
+    check_for_late_freezing();
     check_forward();
     for (Replica& each : replicas_) {
       if (engine_.is_synchronized()) each.gradient.zero_();  // else the last pass is added to
@@ -196,6 +202,7 @@ class DistributedDataParallel {
   // also those without samples; otherwise the step throws std::logic_error.
   void begin_forward() {
     check_memory();
+    check_for_newcomers(Kind::kBuffers);
     engine_.begin_forward(stream_);
     began_forward_ = true;
   }
@@ -204,6 +211,7 @@ class DistributedDataParallel {
   // samples. Call it before evaluating or saving.
   void broadcast_buffers() {
     check_memory();
+    check_for_newcomers(Kind::kBuffers);
     engine_.broadcast_buffers(stream_);
   }
 
@@ -230,8 +238,9 @@ class DistributedDataParallel {
     std::string name;
     torch::Tensor value;
     torch::Tensor memory;
-    bool is_parameter = false;
   };
+
+  enum class Kind { kParameters, kBuffers };
 
   // For record_metric(); throws if backward cannot start from the loss.
   static ddp::Buffer value_of(const torch::Tensor& loss) {
@@ -266,23 +275,30 @@ class DistributedDataParallel {
     return result;
   }
 
-  static std::vector<State> collect_state(const torch::nn::Module& module) {
+  static std::vector<State> collect_buffers(const torch::nn::Module& module) {
     std::vector<State> result;
     for (const auto& [name, value] : module.named_buffers().pairs()) {
       if (value.defined()) result.push_back({name, value, value.detach()});
     }
+    return result;
+  }
+
+  static std::vector<State> collect_frozen(const torch::nn::Module& module) {
+    std::vector<State> result;
     for (const auto& [name, value] : module.named_parameters().pairs()) {
-      if (!value.requires_grad()) result.push_back({name, value, value.detach(), true});
+      if (!value.requires_grad()) result.push_back({name, value, value.detach()});
     }
     return result;
   }
 
-  // Of the module's parameters, in its order. Each step compares them, so without names, which
-  // would take most of the time.
-  [[nodiscard]] std::vector<const void*> identities() const {
+  // Of the module's tensors, in its order. Each step compares them, so without names, which would
+  // take most of the time.
+  [[nodiscard]] std::vector<const void*> identities(Kind kind) const {
     std::vector<const void*> result;
     module_.apply([&](const torch::nn::Module& part) {
-      for (const torch::Tensor& each : part.parameters(/*recurse=*/false)) {
+      const bool takes_parameters = kind == Kind::kParameters;
+      for (const torch::Tensor& each : takes_parameters ? part.parameters(/*recurse=*/false)
+                                                        : part.buffers(/*recurse=*/false)) {
         result.push_back(each.unsafeGetTensorImpl());
       }
     });
@@ -297,27 +313,44 @@ class DistributedDataParallel {
                              "torch::load, to() or set_data(): do that before, or copy_() into it");
     };
     for (const Replica& each : replicas_) check(each);
-    for (const State& each : state_) {
+    for (const State& each : buffers_) check(each);
+    for (const State& each : frozen_) {
       check(each);
-      if (!each.is_parameter || !each.value.requires_grad()) continue;
+      if (!each.value.requires_grad()) continue;
       throw std::logic_error("[ddp_torch] '" + each.name +
                              "' was frozen when the module was wrapped, so that its gradient would "
                              "not be reduced: wrap the module anew after unfreezing");
     }
   }
 
-  // Parameters that the module did not have when it was wrapped.
-  void check_for_newcomers() {
-    std::vector<const void*> now = identities();
-    if (now == identities_) return;
-    for (const auto& [name, value] : module_.named_parameters().pairs()) {
-      const auto is_it = [&v = value](const auto& each) { return each.value.is_same(v); };
-      if (std::any_of(replicas_.begin(), replicas_.end(), is_it)) continue;
-      if (std::any_of(state_.begin(), state_.end(), is_it)) continue;
+  // Tensors that the module did not have when it was wrapped.
+  void check_for_newcomers(Kind kind) {
+    auto& before = kind == Kind::kParameters ? parameter_ids_ : buffer_ids_;
+    std::vector<const void*> now = identities(kind);
+    if (now == before) return;
+    const auto all =
+        kind == Kind::kParameters ? module_.named_parameters() : module_.named_buffers();
+    for (const auto& [name, value] : all.pairs()) {
+      const auto is_among = [&v = value](const auto& known) {
+        return std::any_of(known.begin(), known.end(),
+                           [&v](const auto& each) { return each.value.is_same(v); });
+      };
+      if (!value.defined() || is_among(replicas_) || is_among(frozen_) || is_among(buffers_)) {
+        continue;
+      }
       throw std::logic_error("[ddp_torch] '" + name +
                              "' came after the module was wrapped: wrap the module anew");
     }
-    identities_ = std::move(now);  // some have gone
+    before = std::move(now);  // some have gone
+  }
+
+  void check_for_late_freezing() const {
+    for (const Replica& each : replicas_) {
+      if (!expects_all_ || each.value.requires_grad()) continue;
+      throw std::logic_error("[ddp_torch] '" + each.name +
+                             "' was frozen after the module was wrapped: wrap the module anew, or "
+                             "set DdpOptions::unused = kZero");
+    }
   }
 
   void check_forward() {
@@ -337,7 +370,7 @@ class DistributedDataParallel {
 
   [[nodiscard]] std::vector<ddp::Parameter> describe(const ddp::ProcessGroup& group) const {
     if (replicas_.empty()) {
-      throw std::invalid_argument(identities_.empty()
+      throw std::invalid_argument(parameter_ids_.empty()
                                       ? "[ddp_torch] the module has no parameters"
                                       : "[ddp_torch] all parameters of the module are frozen");
     }
@@ -349,7 +382,7 @@ class DistributedDataParallel {
     return result;
   }
 
-  [[nodiscard]] ddp::DdpOptions with_state(ddp::DdpOptions options) const {
+  [[nodiscard]] ddp::DdpOptions with_buffers(ddp::DdpOptions options) const {
     if (options.fold_scale) {
       throw std::invalid_argument("[ddp_torch] fold_scale: LibTorch's optimizers read no scale");
     }
@@ -362,8 +395,15 @@ class DistributedDataParallel {
       check_range();
       options.nominal_samples = 1;  // backward() multiplies
     }
-    for (const State& each : state_) options.buffers.push_back(model_buffer(each));
+    for (const State& each : buffers_) options.buffers.push_back(model_buffer(each));
     return options;
+  }
+
+  // Once, unlike buffers: nobody changes them.
+  void broadcast_frozen(ddp::ProcessGroup& group) const {
+    for (const State& each : frozen_) {
+      group.broadcast(model_buffer(each).value, /*root=*/0, stream_).wait(stream_);
+    }
   }
 
   void check_range() const {
@@ -390,18 +430,11 @@ class DistributedDataParallel {
         std::make_unique<torch::autograd::utils::LambdaPostHook>(after));
   }
 
-  void backward_scaled(const torch::Tensor& loss, double factor) {
-    const auto type = loss.scalar_type();
-    if (factor != 1 && (type == torch::kFloat16 || type == torch::kBFloat16)) {
-      backward_unscaled(loss, factor);
-    } else {
-      loss.backward(torch::full_like(loss, factor));
-    }
-  }
-
-  // A loss of low precision would round the factor, or overflow, and so would its gradient. So
-  // backward starts from 1, and the hooks multiply what it has made.
-  void backward_unscaled(const torch::Tensor& loss, double factor) {
+  // Backward starts from 1, whatever the factor, and our hooks multiply what it has made. So the
+  // module's own hooks and functions see what they would see without this adapter, and a loss of
+  // low precision neither rounds the factor nor overflows.
+  void run_backward(const torch::Tensor& loss, double factor) {
+    if (factor == 1) return loss.backward();
     for (Replica& each : replicas_) each.value.mutable_grad().reset();
     late_factor_ = factor;
     loss.backward();
@@ -469,10 +502,13 @@ class DistributedDataParallel {
 
   ddp::Stream stream_;
   const torch::nn::Module& module_;
-  std::vector<State> state_;
+  std::vector<State> buffers_;
+  std::vector<State> frozen_;
   std::vector<Replica> replicas_;
-  std::vector<const void*> identities_;
+  std::vector<const void*> parameter_ids_;
+  std::vector<const void*> buffer_ids_;
   bool expects_forward_;
+  bool expects_all_;  // trainable parameters in every pass
   ddp::DistributedDataParallel engine_;
   bool is_in_step_ = false;
   bool began_forward_ = false;         // since the last pass began

@@ -162,8 +162,9 @@ std::string ReplicaCheck::describe(std::size_t i, std::span<const std::uint64_t>
   return text +
          fmt::format(
              " differs from that of {} ({:x}). Ranks have changed it differently: by another "
-             "learning rate or random numbers, an update on some ranks only, gradients "
-             "written after mark_ready, or since it has moved to other memory",
+             "learning rate or random numbers, a decision by a rank's own loss, an update on some "
+             "ranks only, gradients written after mark_ready, or since it has moved to other "
+             "memory",
              names.rank(static_cast<int>(reference)), usual);
 }
 
