@@ -6,16 +6,20 @@
 #   lenet5, batch 64 a rank, on 2 ranks: ours over shm, DistributedDataParallel over Gloo;
 #   resnet18 and unet, batch 16, images of 64 x 64, and gpt-micro, batch 16, samples of 128 tokens,
 #   on 1 rank and one CPU;
-#   all_reduce on 2 ranks: ours over TCP, PyTorch's over Gloo.
+#   all_reduce on 2 ranks: ours over TCP, PyTorch's over Gloo;
+#   single kernels (bench_torch_kernels).
 #   scripts/bench_torch.sh [ROUNDS]
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source scripts/install_packages.sh
 rounds=$(whole_number "${1:-7}")
 
-install_packages "${build_packages[@]}" "${test_packages[@]}" python3-torch python3-numpy
-cmake -S . -B build -G Ninja -DCMAKE_BUILD_TYPE=Release -DDDP_BUILD_BENCH=ON >/dev/null
-cmake --build build --target ddp-launch bench_step bench_all_reduce >/dev/null
+install_packages "${build_packages[@]}" "${test_packages[@]}" python3-torch python3-numpy \
+  libtorch-dev
+cmake -S . -B build -G Ninja -DCMAKE_BUILD_TYPE=Release -DDDP_BUILD_BENCH=ON \
+  -DDDP_BUILD_EXAMPLES=ON >/dev/null
+cmake --build build --target ddp-launch bench_step bench_all_reduce \
+  bench_torch_kernels >/dev/null
 
 cpu=$(taskset -cp $$ | sed 's/.*: //; s/[-,].*//')  # the first usable CPU, as in bench_step
 
@@ -72,3 +76,5 @@ steps gpt-micro 16 1 10
 for size in 1024 65536 1048576 26214400; do
   in_turns "all_reduce of $size bytes, 2 ranks, us of a call" our_all_reduce torch_all_reduce "$size"
 done
+echo
+build/bin/bench_torch_kernels --rounds "$rounds"
