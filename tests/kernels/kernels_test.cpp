@@ -118,13 +118,20 @@ TEST_CASE("bias_grad rounds a sum in float32 once, however many rows it has", "[
   CHECK(grad_bias == std::vector<float>(kShape.columns, kLarge + 1000));
 }
 
-TEST_CASE("channel_bias_grad rounds a sum in float32 once, however large the batch", "[kernels]") {
-  constexpr ddp::ChannelShape kShape{1001, 2, 9};
+TEST_CASE("channel_bias_grad loses no digits in float32, however large batch and planes are",
+          "[kernels]") {
+  constexpr ddp::ChannelShape kManySamples{9001, 2, 1};
   constexpr float kLarge = 1U << 24U;  // in float32, adding 1 to it changes nothing
-  std::vector<float> grad_y(kShape.count(), 1), grad_bias(kShape.channels);
-  grad_y.front() = kLarge;
-  ddp::cpu::channel_bias_grad(buffer_of(grad_y), {buffer_of(grad_bias)}, kShape);
-  CHECK(grad_bias == std::vector<float>{kLarge + 9008, 9009});
+  std::vector<float> ones(kManySamples.count(), 1), grad_bias(2);
+  ones.front() = kLarge;
+  ddp::cpu::channel_bias_grad(buffer_of(ones), {buffer_of(grad_bias)}, kManySamples);
+  CHECK(grad_bias == std::vector<float>{kLarge + 9000, 9001});
+
+  constexpr ddp::ChannelShape kLargePlanes{1, 2, 2'000'003};
+  std::vector<float> tenths(kLargePlanes.count(), 0.1F);
+  ddp::cpu::channel_bias_grad(buffer_of(tenths), {buffer_of(grad_bias)}, kLargePlanes);
+  const double expected = static_cast<double>(0.1F) * 2'000'003;
+  for (const float sum : grad_bias) CHECK(std::abs(sum / expected - 1) < 5e-7);
 }
 
 TEST_CASE("relu cuts at 0, even in place, and keeps NaN", "[kernels]") {

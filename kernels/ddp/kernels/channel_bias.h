@@ -10,7 +10,8 @@ namespace ddp::cpu {
 
 // y[n, c, p] += bias[c].
 void channel_bias_add(const Buffer& y, const Buffer& bias, const ChannelShape& shape);
-// grad_bias[c] = sum over n, p of grad_y[n, c, p], computed in float64; zero for an empty batch.
+// grad_bias[c] = sum over n, p of grad_y[n, c, p]; zero for an empty batch. Sums of up to 256
+// elements of a plane are of its type, the sum of these is float64.
 void channel_bias_grad(const Buffer& grad_y, const GradientTarget& grad_bias,
                        const ChannelShape& shape);
 
