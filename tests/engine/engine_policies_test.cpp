@@ -1,120 +1,28 @@
 // SPDX-License-Identifier: MIT
 //
-// How the engine handles ranks without data, ranks whose data or options differ, decisions of all
-// ranks, and the numbers of steps and samples in messages.
-#include <algorithm>
+// What the engine warns of, decisions of all ranks, and the numbers of ranks and steps in messages.
+// uneven_data_test.cpp and engine_construction_test.cpp have ranks whose data or engines differ.
 #include <catch2/catch.hpp>
 #include <cstddef>
 #include <cstdint>
-#include <limits>
-#include <span>
 #include <string>
 #include <vector>
 
 #include "ddp/collectives/hang/flight_recorder.h"
 #include "ddp/engine/distributed_data_parallel.h"
-#include "support/child_process.h"
 #include "support/engine.h"
 #include "support/engine_trainee.h"
-#include "support/grouping_locale.h"
 #include "support/stderr_capture.h"
 
 using namespace ddp;
-using test::contains;
+using test::count_lines;
 using test::error_of;
 using test::errors_of_ranks;
 using test::expect;
-using test::expect_gradients;
 using test::kNan;
 using test::mark_all;
 using test::run_on_all_backends;
 using Trainee = test::EngineTrainee;
-
-namespace {
-
-std::size_t count_lines(const test::StderrCapture& captured, const std::string& part) {
-  const auto lines = test::lines_of(captured.text());
-  return static_cast<std::size_t>(
-      std::ranges::count_if(lines, [&](const std::string& line) { return contains(line, part); }));
-}
-
-}  // namespace
-
-TEST_CASE("two engines on one group must be used in the same order on all ranks", "[engine]") {
-  const auto errors = errors_of_ranks(2, [](ProcessGroup& group) {
-    Trainee one(group, {});
-    Trainee other(group, {});
-    for (int step = 0; step < 3; ++step) {
-      (void)one.ddp.begin_step();
-      (void)other.ddp.begin_step();
-      const bool is_swapped = step == 2 && group.rank() == 1;
-      for (Trainee* each : {is_swapped ? &other : &one, is_swapped ? &one : &other}) {
-        mark_all(each->ddp);
-      }
-      one.ddp.wait();
-      other.ddp.wait();
-    }
-  });
-  for (const std::string& error : errors) {
-    CHECK_THAT(error, Catch::Contains("DistributedDataParallel 1 of the group") &&
-                          Catch::Contains("DistributedDataParallel 2 of the group") &&
-                          Catch::Contains("duplicate()"));
-  }
-}
-
-TEST_CASE("an engine that a rank constructs anew in the middle of the others' step is told",
-          "[engine]") {
-  const auto errors = errors_of_ranks(2, [](ProcessGroup& group) {
-    {
-      Trainee trainee(group, {});
-      trainee.step(1);
-      (void)trainee.ddp.begin_step();
-      if (group.rank() == 0) {
-        mark_all(trainee.ddp);
-        trainee.ddp.wait();
-      }
-    }
-    Trainee(group, {}).step(1);
-  });
-  for (const std::string& error : errors) {
-    CHECK_THAT(error,
-               Catch::Contains("(construction of an engine) for DistributedDataParallel 2") &&
-                   Catch::Contains("one rank constructs an engine and the other is in a "
-                                   "step of another: all ranks must make the same steps") &&
-                   !Catch::Contains("duplicate()"));
-  }
-}
-
-TEST_CASE("a rank that leaves instead of constructing an engine is told as such", "[engine]") {
-  const auto errors = errors_of_ranks(2, [](ProcessGroup& group) {
-    if (group.rank() == 0) Trainee(group, {});
-  });
-  CHECK_THAT(errors[0], Catch::Contains("rank 1 (") && Catch::Contains(") left the group") &&
-                            Catch::Contains("it constructs fewer engines") &&
-                            !Catch::Contains("steps"));
-}
-
-TEST_CASE("an engine that only some ranks construct is named, as is one that broadcasts buffers",
-          "[engine]") {
-  const auto built = errors_of_ranks(2, [](ProcessGroup& group) {
-    if (group.rank() == 0) Trainee(group, {});
-    group.barrier().wait();
-  });
-  const auto sent = errors_of_ranks(2, [](ProcessGroup& group) {
-    std::vector<float> statistics(3);
-    Trainee trainee(group, {.buffers = {{"running_mean", buffer_of(statistics)}}});
-    if (group.rank() == 0) trainee.ddp.broadcast_buffers();
-    group.barrier().wait();
-  });
-  for (const auto& errors : {built, sent}) {
-    for (const std::string& error : errors) {
-      CHECK_THAT(error,
-                 Catch::Contains("for DistributedDataParallel 1 of the group") &&
-                     Catch::Contains("barrier by itself") &&
-                     Catch::Contains("all ranks must make the same calls in the same order"));
-    }
-  }
-}
 
 // Ranks 1 and 3 of the job are ranks 0 and 1 of this group.
 TEST_CASE("an engine names ranks by their numbers in the job, also in a part of it", "[engine]") {
@@ -147,94 +55,6 @@ TEST_CASE("an engine names ranks by their numbers in the job, also in a part of 
                }
              }),
              Catch::Contains("of rank 3 (") && Catch::Contains("from that of rank 1 ("));
-}
-
-TEST_CASE("ranks with 5 and 9 batches take 9 steps together", "[engine][uneven]") {
-  for (const int world_size : {2, 3}) {
-    run_on_all_backends(world_size, [](ProcessGroup& group) {
-      Trainee trainee(group, {});
-      const int batches = group.rank() == 0 ? 5 : 9;
-      int optimizer_steps = 0;
-      for (int step = 0;; ++step) {
-        const bool has_batch = step < batches;
-        trainee.step(has_batch ? group.rank() + step : kNan,
-                     {.samples = has_batch ? 1.0 : 0.0, .is_active = has_batch});
-        if (trainee.ddp.is_over()) {
-          expect(step == 9, "one round ends it");
-          expect(!trainee.ddp.should_step(), "nothing to step with");
-          break;
-        }
-        double sum = 0;
-        int active = 0;
-        for (int rank = 0; rank < group.world_size(); ++rank) {
-          if (step >= (rank == 0 ? 5 : 9)) continue;
-          sum += rank + step;
-          ++active;
-        }
-        expect(trainee.ddp.should_step(), "an optimizer step on every rank");
-        expect(trainee.ddp.summary().active_ranks == active, "the active ranks");
-        expect_gradients(trainee.ddp, sum / active);
-        ++optimizer_steps;
-      }
-      expect(optimizer_steps == 9, "as many as the longest has batches");
-    });
-  }
-}
-
-TEST_CASE("a step in which no rank has samples is not an optimizer step", "[engine][uneven]") {
-  for (const int world_size : {1, 2, 3}) {
-    run_on_all_backends(world_size, [](ProcessGroup& group) {
-      Trainee trainee(group, {});
-      trainee.step(kNan, {.samples = 0});
-      expect(!trainee.ddp.is_over(), "the ranks are active");
-      expect(!trainee.ddp.should_step(), "there is no gradient");
-      trainee.step(1, {.samples = group.rank() == 0 ? 1.0 : 0.0});
-      expect(trainee.ddp.should_step(), "there is one");
-    });
-  }
-}
-
-TEST_CASE("one log line names the ranks that ran out of data", "[engine][uneven]") {
-  const test::StderrCapture captured;
-  run_on_all_backends(3, [](ProcessGroup& group) {
-    Trainee trainee(group, {});
-    for (int step = 0; !trainee.ddp.is_over(); ++step) {
-      const bool has_batch = step < (group.rank() == 1 ? 4 : 2);
-      trainee.step(1, {.samples = has_batch ? 1.0 : 0.0, .is_active = has_batch});
-    }
-  });
-  std::size_t lines = 0;
-  for (const std::string& line : test::lines_of(captured.text())) {
-    if (!contains(line, "ran out of data")) continue;
-    ++lines;
-    CHECK_THAT(line, Catch::Contains("ranks 0, 2 ran out of data after step 2;"));
-  }
-  CHECK(lines == test::backends().size());
-}
-
-TEST_CASE("a loop that no rank ends is warned of once", "[engine][uneven]") {
-  const test::StderrCapture captured;
-  for (const int world_size : {1, 2}) {
-    run_on_all_backends(world_size, [](ProcessGroup& group) {
-      Trainee trainee(group, {});
-      for (int step = 0; step < 30; ++step) trainee.step(1, {.samples = step < 9 ? 0.0 : 1.0});
-      for (int step = 0; step < 30; ++step) trainee.step(1, {.samples = 0});
-    });
-  }
-  CHECK(count_lines(captured, "10 steps in a row had no samples on any rank") ==
-        2 * test::backends().size());
-}
-
-TEST_CASE("steps without samples are no endless loop once a rank has run out of data",
-          "[engine][uneven]") {
-  const test::StderrCapture captured;
-  run_on_all_backends(2, [](ProcessGroup& group) {
-    Trainee trainee(group, {});
-    for (int step = 0; step < 15; ++step) {
-      trainee.step(1, {.samples = 0, .is_active = group.rank() == 0});
-    }
-  });
-  CHECK(count_lines(captured, "steps in a row had no samples") == 0);
 }
 
 TEST_CASE("a metric that is not finite is warned of once, unless such steps are stopped or skipped",
@@ -338,70 +158,6 @@ TEST_CASE("a loop inside a no_sync() guard is warned of once", "[engine][accumul
     trainee.step(1);
   });
   CHECK(count_lines(captured, "kept 1000 backward passes in a row from being reduced") == 1);
-}
-
-TEST_CASE("the summary of the last step stays valid while the next one is open",
-          "[engine][uneven]") {
-  run_on_all_backends(2, [](ProcessGroup& group) {
-    Trainee trainee(group, {});
-    trainee.step(1, {.samples = 0, .is_active = false});
-    expect(trainee.ddp.is_over(), "nobody has data");
-    // Rank 0 has data again: the next epoch's.
-    const bool has_data = group.rank() == 0;
-    (void)trainee.ddp.begin_step({.samples = has_data ? 1 : 0, .is_active = has_data});
-    expect(trainee.ddp.is_over(), "as of the last step");
-    mark_all(trainee.ddp);
-    trainee.ddp.wait();
-    expect(!trainee.ddp.is_over(), "somebody has data");
-    (void)trainee.ddp.begin_step({.samples = 0, .is_active = false});
-    expect(!trainee.ddp.is_over(), "as of the last step");
-    mark_all(trainee.ddp);
-    trainee.ddp.wait();
-  });
-}
-
-TEST_CASE("ranks in different epochs are an error in the same step that names the epochs",
-          "[engine][epoch]") {
-  const auto errors = errors_of_ranks(3, [](ProcessGroup& group) {
-    Trainee trainee(group, {});
-    trainee.step(1, {.epoch = 7});
-    trainee.step(1, {.epoch = group.rank() == 1 ? 0 : 8});
-  });
-  for (const std::string& error : errors) {
-    CHECK_THAT(error, Catch::Contains("ranks are in different epochs of their data") &&
-                          Catch::Contains("rank 0 in epoch 8, rank 1 in epoch 0 (") &&
-                          !Catch::Contains("rank 2"));
-  }
-}
-
-TEST_CASE("ranks that read their data in different orders are told so in the first step",
-          "[engine][epoch]") {
-  const auto errors = errors_of_ranks(4, [](ProcessGroup& group) {
-    Trainee trainee(group, {});
-    const std::uint32_t plans[] = {0, 0xabc, 0xffffffff, 0xabc};  // 0 is not compared
-    trainee.step(1, {.plan_fingerprint = plans[group.rank()]});
-  });
-  for (const std::string& error : errors) {
-    CHECK_THAT(error,
-               Catch::Contains("ranks read their data in different orders") &&
-                   Catch::Contains("rank 1 has order 00000abc, rank 2 has order ffffffff (") &&
-                   !Catch::Contains("rank 0") && !Catch::Contains("rank 3"));
-  }
-}
-
-TEST_CASE("the epoch of a rank without data is ignored", "[engine][epoch]") {
-  run_on_all_backends(2, [](ProcessGroup& group) {
-    Trainee trainee(group, {});
-    const bool is_active = group.rank() == 1;
-    trainee.step(1, {.samples = is_active ? 1.0 : 0.0, .epoch = 5});
-    trainee.step(
-        1, {.samples = is_active ? 1.0 : 0.0, .epoch = is_active ? 6 : 0, .is_active = is_active});
-    // Rank 0's data run out between two passes of a step.
-    trainee.ddp.accumulate(2);
-    trainee.step(1, {.epoch = 7, .plan_fingerprint = 3});
-    trainee.step(1, is_active ? StepOptions{.epoch = 7, .plan_fingerprint = 3}
-                              : StepOptions{.samples = 0, .is_active = false});
-  });
 }
 
 TEST_CASE("ranks vote, and agree in the same step", "[engine][agree]") {
@@ -516,71 +272,4 @@ TEST_CASE("where a training continues is told to an engine before its first step
     const std::string late = error_of([&] { trainee.ddp.continue_after(5); });
     expect(late == "[ddp] continue_after was called after the first begin_step", late);
   });
-}
-
-TEST_CASE("different policies of ranks are an error at construction", "[engine]") {
-  const auto check_text = [](const std::string& text, const DdpOptions& of_0,
-                             const DdpOptions& of_1) {
-    const auto errors = errors_of_ranks(
-        2, [&](ProcessGroup& group) { Trainee trainee(group, group.rank() == 0 ? of_0 : of_1); });
-    for (const std::string& error : errors) CHECK(error == "[ddp] models differ in " + text);
-  };
-  check_text("fingerprint_every: rank 0 has 100, rank 1 has 101", {}, {.fingerprint_every = 101});
-  check_text("non_finite: rank 0 has skip, rank 1 has stop", {.non_finite = NonFinite::kSkip},
-             {.non_finite = NonFinite::kStop});
-  check_text("buckets.order: rank 0 has [], rank 1 has [2, 0, 1]", {},
-             {.buckets = {.order = {2, 0, 1}}});
-  check_text("buckets.bucket_bytes_cap: rank 0 has 8, rank 1 has 12",
-             {.buckets = {.bucket_bytes_cap = 8}}, {.buckets = {.bucket_bytes_cap = 12}});
-  check_text("buckets.first_bucket_bytes_cap: rank 0 has 8, rank 1 has 12",
-             {.buckets = {.first_bucket_bytes_cap = 8}},
-             {.buckets = {.first_bucket_bytes_cap = 12}});
-  check_text("buckets.last_bucket_bytes_cap: rank 0 has 8, rank 1 has 12",
-             {.buckets = {.last_bucket_bytes_cap = 8}}, {.buckets = {.last_bucket_bytes_cap = 12}});
-  check_text("buckets.parts: rank 0 has 1, rank 1 has 2", {.buckets = {.parts = 1}},
-             {.buckets = {.parts = 2}});
-  check_text("buckets.min_buckets: rank 0 has 1, rank 1 has 2", {.buckets = {.min_buckets = 1}},
-             {.buckets = {.min_buckets = 2}});
-  check_text("gradient_kind: rank 0 has mean, rank 1 has sum", {},
-             {.gradient_kind = GradientKind::kSum});
-  check_text("unused: rank 0 has error, rank 1 has zero", {}, {.unused = UnusedParameters::kZero});
-  check_text("unused: rank 0 has zero, rank 1 has static", {.unused = UnusedParameters::kZero},
-             {.unused = UnusedParameters::kStatic});
-  check_text("buffer_sync: rank 0 has on_demand, rank 1 has every_forward", {},
-             {.buffer_sync = BufferSync::kEveryForward});
-  check_text("buffer_sync: rank 0 has on_demand, rank 1 has never", {},
-             {.buffer_sync = BufferSync::kNever});
-  check_text("non_finite: rank 0 has ignore, rank 1 has skip", {},
-             {.non_finite = NonFinite::kSkip});
-  check_text("scan_gradients: rank 0 has false, rank 1 has true", {}, {.scan_gradients = true});
-  float statistic = 0;
-  check_text("buffer 0: rank 0 has no more buffers, rank 1 has 'mean' float32[1]", {},
-             {.buffers = {{"mean", buffer_of(std::span(&statistic, 1))}}});
-}
-
-TEST_CASE("nominal samples of ranks are compared exactly", "[engine]") {
-  const auto errors = errors_of_ranks(2, [](ProcessGroup& group) {
-    Trainee trainee(group, {.nominal_samples = 1048576.0 + group.rank()});
-  });
-  for (const std::string& error : errors) {
-    CHECK_THAT(error, Catch::Contains("nominal_samples: rank 0 has 1048576, rank 1 has 1048577"));
-  }
-  run_on_all_backends(1, [](ProcessGroup& group) {
-    const double infinity = std::numeric_limits<double>::infinity();
-    expect(!error_of([&] { Trainee trainee(group, {.nominal_samples = infinity}); }).empty(),
-           "finite nominal samples");
-    Trainee trainee(group, {});
-    expect(!error_of([&] { trainee.step(1, {.samples = infinity}); }).empty(), "finite samples");
-  });
-}
-
-TEST_CASE("numbers in messages do not depend on the program's locale", "[engine]") {
-  const test::GroupingLocale locale;
-  const auto errors = errors_of_ranks(2, [](ProcessGroup& group) {
-    Trainee trainee(group, {.nominal_samples = 1048576.5 + group.rank()});
-  });
-  for (const std::string& error : errors) {
-    CHECK_THAT(error,
-               Catch::Contains("nominal_samples: rank 0 has 1048576.5, rank 1 has 1048577.5"));
-  }
 }

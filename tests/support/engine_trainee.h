@@ -3,6 +3,7 @@
 // For tests of what the engine does if something is wrong with a rank's gradients, data or options.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <functional>
 #include <limits>
@@ -11,8 +12,10 @@
 #include <vector>
 
 #include "ddp/engine/distributed_data_parallel.h"
+#include "support/child_process.h"
 #include "support/engine.h"
 #include "support/groups.h"
+#include "support/stderr_capture.h"
 
 namespace ddp::test {
 
@@ -20,6 +23,13 @@ inline constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
 inline bool contains(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
+}
+
+// How many of the captured lines contain this.
+inline std::size_t count_lines(const StderrCapture& captured, const std::string& part) {
+  const auto lines = lines_of(captured.text());
+  return static_cast<std::size_t>(
+      std::ranges::count_if(lines, [&](const std::string& line) { return contains(line, part); }));
 }
 
 // Runs fn(group) on every rank, with each backend. Returns the error of each rank with each
