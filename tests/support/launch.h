@@ -3,15 +3,18 @@
 // For tests of the built ddp-launch with shells as workers. Time bounds are five times the promise.
 #pragma once
 
+#include <sys/stat.h>
 #include <sys/types.h>
 
 #include <catch2/catch.hpp>
 #include <cstdint>
+#include <filesystem>
 #include <regex>
 #include <string>
 #include <vector>
 
 #include "support/child_process.h"
+#include "support/files.h"
 
 namespace ddp::test::launch {
 
@@ -44,6 +47,14 @@ inline Result run(const Strings& argv, Timeout timeout = ChildProcess::kDefaultT
   ChildProcess child(argv, options);
   const int exit_code = child.wait(timeout);
   return {exit_code, child.out(), child.err()};
+}
+
+// Writes a file with this text and mode; returns its path.
+inline std::string write_file(const std::filesystem::path& path, const std::string& text,
+                              mode_t mode) {
+  write_bytes(path, text);
+  ::chmod(path.c_str(), mode);
+  return path.string();
 }
 
 // One of two launchers that seem to be started on this host by the same mpirun. They meet at this
