@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// Modules whose ranks behave differently (layers that are not reached, data that runs out,
-// gradients that are not finite), and when optimizers may take their gradients.
+// Modules whose ranks behave differently: layers that are not reached, data that runs out,
+// gradients that are not finite. module_optimizer_test.cpp has their optimizers.
 #include "ddp/nn/parallel/distributed_module.h"
 
 #include <algorithm>
@@ -10,14 +10,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
-#include <memory>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "ddp/nn/modules/linear.h"
 #include "ddp/nn/ops.h"
 #include "ddp/nn/optim/sgd.h"
+#include "support/branches_trainee.h"
 #include "support/differences.h"
 #include "support/groups.h"
 #include "support/stderr_capture.h"
@@ -31,52 +30,9 @@ using test::error_of;
 using test::expect;
 using test::kClasses;
 using test::kFeatures;
+using Trainee = test::BranchesTrainee;
 
 namespace {
-
-// Who calls the optimizer: the model or the test.
-enum class Caller { kModel, kOptimizer };
-
-// The training of one rank.
-struct Trainee {
-  Trainee(const std::shared_ptr<ProcessGroup>& group, DdpOptions options)
-      : branches({context, DType::kFloat64, 0}),
-        model(branches, context, group, std::move(options)),
-        optimizer(context, branches.parameters(),
-                  {.learning_rate = 0.1, .momentum = 0.9, .weight_decay = 0.01}),
-        tape(context) {}
-
-  // Runs backward on samples first .. first + n - 1. The features of the first one are scaled.
-  void backward(std::size_t first, std::size_t n, bool is_active = true, double scale = 1) {
-    std::vector<double> features;
-    std::vector<std::int64_t> labels;
-    for (std::size_t sample = first; sample < first + n; ++sample) {
-      for (std::size_t i = 0; i < kFeatures; ++i) {
-        features.push_back((sample == first ? scale : 1) * static_cast<double>(sample * 5 + i));
-      }
-      labels.push_back(static_cast<std::int64_t>(sample % kClasses));
-    }
-    const Tensor input = context.from_host<double>(features, {n, kFeatures});
-    const Tensor label = context.from_host<std::int64_t>(labels, {n});
-    const nn::Variable loss = nn::softmax_cross_entropy(tape, model.forward(tape, input), label);
-    model.backward(tape, loss, {.samples = static_cast<double>(n), .is_active = is_active});
-  }
-
-  [[nodiscard]] std::vector<double> values() {
-    std::vector<double> all;
-    for (const nn::Parameter* parameter : branches.parameters()) {
-      const std::vector<double> own = context.to_host<double>(parameter->value());
-      all.insert(all.end(), own.begin(), own.end());
-    }
-    return all;
-  }
-
-  nn::Context context;
-  Branches branches;
-  nn::DistributedModule model;
-  nn::Sgd optimizer;
-  nn::Tape tape;
-};
 
 // What two ranks throw in the first step with a batch each.
 template <class Batch>
@@ -223,108 +179,6 @@ TEST_CASE("a step with NaN gradients changes no rank's model", "[module]") {
   });
 }
 
-TEST_CASE("optimizer.step() steps with the mean over all ranks, as model.step(optimizer) does",
-          "[module]") {
-  const Backend backend = GENERATE(from_range(test::backends()));
-  const auto train = [backend](Caller caller) {
-    std::vector<double> values;
-    test::run_groups(backend, 3, [&](ProcessGroup& group) {
-      Trainee trainee(group.shared_from_this(),
-                      {.unused = UnusedParameters::kZero, .non_finite = NonFinite::kSkip});
-      for (const double scale : {1.0, std::numeric_limits<double>::quiet_NaN(), 1.0}) {
-        trainee.backward(2 * static_cast<std::size_t>(group.rank()), 2, true, scale);
-        (void)trainee.model.clip_grad_norm(0.5);
-        if (caller == Caller::kModel) trainee.model.step(trainee.optimizer);
-        if (caller == Caller::kOptimizer) trainee.optimizer.step();
-      }
-      expect(trainee.model.engine().statistics().skipped_steps == 1, "the bad one is skipped");
-      if (group.rank() == 0) values = trainee.values();
-    });
-    return values;
-  };
-  const std::vector<double> by_optimizer = train(Caller::kOptimizer);
-  CHECK(by_optimizer == train(Caller::kModel));
-  CHECK(std::isfinite(by_optimizer.front()));
-}
-
-TEST_CASE("an optimizer waits for the last pass of a step", "[module]") {
-  test::run_on_all_backends(2, [](ProcessGroup& group) {
-    Trainee trainee(group.shared_from_this(), {.unused = UnusedParameters::kZero});
-    trainee.model.accumulate(2);
-    trainee.backward(0, 2);
-    expect(!trainee.model.is_synchronized(), "one pass of two");
-    const std::string error = error_of([&] { trainee.optimizer.step(); });
-    expect(error.find("the gradients are not reduced") != std::string::npos, error);
-    trainee.backward(2, 2);
-    expect(trainee.model.is_synchronized(), "both");
-    trainee.optimizer.step();
-  });
-}
-
-TEST_CASE("a step with gradients that were not reduced is an error", "[module]") {
-  test::run_on_all_backends(2, [](ProcessGroup& group) {
-    for (const bool has_stepped : {false, true}) {
-      Trainee trainee(group.shared_from_this(), {.unused = UnusedParameters::kZero});
-      trainee.optimizer.step();  // there are no gradients
-      if (has_stepped) {
-        trainee.backward(0, 2);
-        trainee.optimizer.step();
-      }
-      const Tensor input = trainee.context.from_host<double>(
-          std::vector<double>(2 * kFeatures, 1.0), {2, kFeatures});
-      const Tensor label =
-          trainee.context.from_host<std::int64_t>(std::vector<std::int64_t>(2), {2});
-      trainee.tape.backward(nn::softmax_cross_entropy(
-          trainee.tape, trainee.model.forward(trainee.tape, input), label));
-      const std::string error = error_of([&] { trainee.optimizer.step(); });
-      expect(error.find("the gradients are this rank's alone") != std::string::npos, error);
-    }
-  });
-}
-
-TEST_CASE("two optimizers may share a module", "[module]") {
-  test::run_on_all_backends(2, [](ProcessGroup& group) {
-    Trainee trainee(group.shared_from_this(), {.unused = UnusedParameters::kZero});
-    const auto& weights = trainee.branches.left.parameters();
-    nn::Sgd first(trainee.context, weights.first(1), {.learning_rate = 0.1});
-    nn::Sgd second(trainee.context, weights.subspan(1), {.learning_rate = 0.1});
-    const std::vector<double> before = trainee.values();
-    trainee.backward(0, 2);
-    first.step();
-    second.step();
-    const std::vector<double> after = trainee.values();
-    expect(after[0] != before[0], "the weight");
-    expect(after[kFeatures * kClasses] != before[kFeatures * kClasses], "and the bias");
-  });
-}
-
-TEST_CASE("two optimizers of a module take the same clipped gradients as one", "[module]") {
-  test::run_on_all_backends(2, [](ProcessGroup& group) {
-    const DdpOptions skips{.unused = UnusedParameters::kZero, .non_finite = NonFinite::kSkip};
-    Trainee one(group.shared_from_this(), skips), two(group.shared_from_this(), skips);
-    const nn::GradScalerOptions growing{.initial_scale = 1024, .growth_interval = 1};
-    nn::GradScaler scaler_of_one(growing), scaler_of_two(growing);
-    one.model.scale_losses(scaler_of_one);
-    two.model.scale_losses(scaler_of_two);
-    const auto& weights = two.branches.left.parameters();
-    nn::Sgd only(one.context, one.branches.left.parameters(), {.learning_rate = 0.1});
-    nn::Sgd first(two.context, weights.first(1), {.learning_rate = 0.1});
-    nn::Sgd second(two.context, weights.subspan(1), {.learning_rate = 0.1});
-    for (int step = 0; step < 3; ++step) {
-      one.backward(0, 2);
-      (void)one.model.clip_grad_norm(0.01);
-      only.step();
-      two.backward(0, 2);
-      (void)two.model.clip_grad_norm(0.01);
-      first.step();
-      second.step();
-    }
-    expect(two.values() == one.values(), "equal parameters");
-    expect(scaler_of_one.scale() == 8 * 1024, "the scale grew once in a step");
-    expect(scaler_of_two.scale() == 8 * 1024, "also with two optimizers");
-  });
-}
-
 TEST_CASE("ranks vote in a module's step", "[module]") {
   test::run_on_all_backends(2, [](ProcessGroup& group) {
     Trainee trainee(group.shared_from_this(), {.unused = UnusedParameters::kZero});
@@ -389,18 +243,6 @@ TEST_CASE("gradients that no loss scale makes finite cause one warning", "[modul
   });
 }
 
-TEST_CASE("an optimizer steps the parameters of one module", "[module]") {
-  test::run_groups(Backend::kShm, 1, [](ProcessGroup& group) {
-    Trainee a(group.shared_from_this(), {});
-    nn::Linear alone({a.context, DType::kFloat64, 0}, kFeatures, kClasses);
-    std::vector<nn::Parameter*> both(a.model.parameters().begin(), a.model.parameters().end());
-    both.push_back(alone.parameters().front());
-    nn::Sgd optimizer(a.context, both, {});
-    const std::string error = error_of([&] { optimizer.step(); });
-    expect(error.find("'left.weight' and 'weight'") != std::string::npos, error);
-  });
-}
-
 TEST_CASE("ranks in different epochs are found from their batches", "[module]") {
   const Backend backend = GENERATE(from_range(test::backends()));
   struct Batch {
@@ -431,17 +273,4 @@ TEST_CASE("a rank that reads another one's part of the data is found from its ba
   const std::vector<std::string> none(2);
   CHECK(errors({.rank = 1}) == none);
   CHECK(errors({.rank = 0, .world_size = 1}) == none);  // each rank has data of its own
-}
-
-TEST_CASE("gradients are clipped before the optimizer takes them, or it is an error", "[module]") {
-  test::run_on_all_backends(2, [](ProcessGroup& group) {
-    Trainee trainee(group.shared_from_this(), {.unused = UnusedParameters::kZero});
-    const auto clip = [&] { (void)trainee.model.clip_grad_norm(1); };
-    const std::string expected = "call it after backward() and before the optimizer's step()";
-    expect(error_of(clip).find(expected) != std::string::npos, error_of(clip));
-    trainee.backward(0, 2);
-    clip();
-    trainee.optimizer.step();
-    expect(error_of(clip).find(expected) != std::string::npos, error_of(clip));
-  });
 }
