@@ -4,6 +4,7 @@
 #include <ctime>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <string_view>
 
 #include "ddp/base/error.h"
 #include "ddp/base/number_in.h"
@@ -15,6 +16,7 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr std::size_t kLongestRecord = 1 << 20;
+constexpr int kDeepestRecord = 32;  // torchrun's has three levels
 
 // Empty if it cannot be read. A worker may have made anything of it.
 std::string read_start(const std::string& path) {
@@ -27,10 +29,27 @@ std::string read_start(const std::string& path) {
   return text;
 }
 
-// Values may be numbers or, with torchrun, texts.
+// nlohmann's parser takes any depth, but its writer calls itself for each level and would overflow
+// the stack. The parser's callback could count, too, but searches a whole object for each member.
+bool is_nested_too_deeply(std::string_view json) {
+  int depth = 0;
+  bool is_in_string = false;
+  for (std::size_t i = 0; i < json.size(); ++i) {
+    const char c = json[i];
+    if (c == '"') is_in_string = !is_in_string;
+    if (is_in_string && c == '\\') ++i;
+    if (is_in_string) continue;
+    if (c == '[' || c == '{') ++depth;
+    if (c == ']' || c == '}') --depth;
+    if (depth > kDeepestRecord) return true;
+  }
+  return false;
+}
+
+// Values may be numbers or, with torchrun, texts. Empty for what has values of its own.
 std::string text_of(const Json& object, const char* key) {
   const auto found = object.find(key);
-  if (found == object.end()) return "";
+  if (found == object.end() || found->is_structured()) return "";
   return found->is_string() ? found->get<std::string>() : found->dump();
 }
 
@@ -54,32 +73,39 @@ ErrorRecord record_of(const Json& json) {
   return record;
 }
 
-// Empty if there is no valid JSON.
+// Empty if there is no valid JSON, or if it is nested too deeply for a record.
 Json read_json(const std::string& path) {
   if (path.empty()) return {};
   try {
-    return Json::parse(read_start(path));
+    const std::string text = read_start(path);
+    return is_nested_too_deeply(text) ? Json() : Json::parse(text);
   } catch (const Json::exception&) {
     return {};
+  }
+}
+
+// Nothing if it is not a record.
+std::optional<ErrorRecord> find_record(const Json& json) {
+  try {
+    return record_of(json);
+  } catch (const Json::exception&) {
+    return std::nullopt;
   }
 }
 
 }  // namespace
 
 std::optional<ErrorRecord> read_error_record(const std::string& path) {
-  try {
-    return record_of(read_json(path));
-  } catch (const Json::exception&) {
-    return std::nullopt;
-  }
+  return find_record(read_json(path));
 }
 
 void pass_on_error_record(const std::string& from, const std::string& to,
                           const std::string& sentence, int exit_code) {
   if (to.empty()) return;
   Json json = read_json(from);
-  if (!read_error_record(from))
+  if (!find_record(json)) {
     json = Json::parse(ddp::to_json({.message = sentence}, std::time(nullptr)));
+  }
   if (json["message"].is_object()) json["message"]["errorCode"] = exit_code;
   std::ofstream(to) << json.dump(-1, ' ', false, Json::error_handler_t::replace) << '\n';
 }

@@ -103,6 +103,31 @@ TEST_CASE("an invalid error file is ignored", "[error-file]") {
   CHECK(read_crash_record(folder / "pipe", SIGSEGV).empty());
 }
 
+// The stack of whoever writes it again is not deep enough for every value that can be read.
+TEST_CASE("an error file that is nested too deeply is ignored", "[error-file]") {
+  const auto nested = [](std::size_t depth) {
+    return std::string(depth, '[') + std::string(depth, ']');
+  };
+  const auto with = [](const std::string& key, const std::string& value) {
+    return R"({"message":{"message":"m","extraInfo":{")" + key + "\":" + value + "}}}";
+  };
+  for (const std::string key : {"step", "caused_by_peer", "hang", "else"}) {
+    CAPTURE(key);
+    const auto record = parse(with(key, nested(20)));
+    REQUIRE(record);
+    CHECK_FALSE(record->step);
+    CHECK_FALSE(record->caused_by_peer);
+    CHECK_FALSE(parse(with(key, nested(300000))));
+  }
+  const std::string brackets = R"(\")" + std::string(1000, '[');
+  CHECK(parse(R"({"message":")" + brackets + R"("})")->message == "\"" + brackets.substr(2));
+  const TemporaryDirectory folder;
+  const std::string to = (folder / "to").string();
+  write_bytes(folder / "from", R"({"message":"m","x":)" + nested(300000) + "}");
+  pass_on_error_record(folder / "from", to, "the verdict", 7);
+  CHECK(read_error_record(to)->message == "the verdict");
+}
+
 TEST_CASE("an outer launcher gets the record with the exit code", "[error-file]") {
   const TemporaryDirectory folder;
   const std::string from = (folder / "from").string();
