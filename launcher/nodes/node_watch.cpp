@@ -4,6 +4,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <csignal>
 #include <sstream>
 #include <utility>
 
@@ -28,16 +29,19 @@ constexpr Timeout kTimeToRead = 3 * kSignPeriod;  // for a node to read in the s
 std::string generation_key(int generation) { return "gen/" + std::to_string(generation); }
 
 struct Claim {
-  std::optional<int> node;
-  std::optional<int> signal;
+  int node = 0;
+  std::optional<int> signal = {};
 };
 
-Claim parse_claim(const std::string& text) {
+// Nothing if there is no such node or signal: anybody who can reach the store may have written it.
+std::optional<Claim> parse_claim(const std::string& text, int node_count) {
   std::istringstream numbers(text);
   Claim claim;
-  int number = 0;
-  if (numbers >> number) claim.node = number;
-  if (numbers >> number) claim.signal = number;
+  if (!(numbers >> claim.node) || claim.node < 0 || claim.node >= node_count) return std::nullopt;
+  int signal_number = 0;
+  if (!(numbers >> signal_number)) return claim;
+  if (signal_number < 1 || signal_number > SIGRTMAX) return std::nullopt;
+  claim.signal = signal_number;
   return claim;
 }
 
@@ -272,10 +276,8 @@ void NodeWatch::talk() {
 void NodeWatch::tell(const std::string& generation, const Words& said, const Words& written) {
   if (said.stops && !written.stops) store_->set("stop", "1");
   if (said.worker_stopped && !written.worker_stopped) store_->set("worker_stopped", "1");
-  if (said.hurries && !written.hurries) {
-    store_->compare_set("hurry", "", std::to_string(meeting_.self));
-  }
-  if (said.claim != written.claim) store_->compare_set(generation + "/claim", "", said.claim);
+  if (said.hurries && !written.hurries) claim("hurry", std::to_string(meeting_.self));
+  if (said.claim != written.claim) claim(generation + "/claim", said.claim);
   if (said.ends && !written.ends) {
     store_->set(generation + "/ended/" + std::to_string(meeting_.self), "1");
   }
@@ -284,20 +286,31 @@ void NodeWatch::tell(const std::string& generation, const Words& said, const Wor
   changed_.notify_all();
 }
 
+// The first node that writes the key has it. What names no node must not keep it from them.
+void NodeWatch::claim(const std::string& key, const std::string& own) {
+  const std::string holder = store_->compare_set(key, "", own);
+  if (!parse_claim(holder, node_count())) store_->compare_set(key, holder, own);
+}
+
 // Reads first who has ended, then whether a node has failed or was asked to stop. A node writes the
 // latter before the former, so a node that has ended without a claim has ended well.
 void NodeWatch::look(const std::string& generation) {
   const bool is_open = generation == generation_key(0) || store_->has(generation + "/open");
   const bool all_ended = have_all_ended(generation);
-  const auto [failed_node, stop_signal] =
-      parse_claim(store_->find(generation + "/claim").value_or(""));
+  const auto failure = parse_claim(store_->find(generation + "/claim").value_or(""), node_count());
   const bool stop_requested = store_->has("stop");
   const bool worker_stopped = store_->has("worker_stopped");
-  const std::optional<int> hurried_by = parse_claim(store_->find("hurry").value_or("")).node;
+  const auto hurry = parse_claim(store_->find("hurry").value_or(""), node_count());
   const std::lock_guard lock(mutex_);
   if (generation != generation_) return;
-  const News seen{failed_node, stop_signal,    news_.lost,     is_open,
-                  all_ended,   stop_requested, worker_stopped, hurried_by};
+  News seen{.lost = news_.lost,
+            .is_open = is_open,
+            .have_all_ended = all_ended,
+            .stop_requested = stop_requested,
+            .worker_stopped = worker_stopped};
+  if (failure) seen.failed_node = failure->node;
+  if (failure) seen.stop_signal = failure->signal;
+  if (hurry) seen.hurried_by = hurry->node;
   if (seen == news_) return;
   news_ = seen;
   wake_poll_loop();

@@ -44,6 +44,7 @@ struct SignsOfLife {
 //   stop                   the workers should be asked to end by themselves
 //   worker_stopped         somebody else has asked one of them
 //   hurry                  the node whose user does not want to wait for them any longer
+// A claim or hurry of a node that does not exist counts for nothing, and a real one replaces it.
 // All writes are idempotent, and are repeated if the store has not answered.
 class NodeWatch : public OtherNodes {
  public:
@@ -103,6 +104,7 @@ class NodeWatch : public OtherNodes {
   void run();
   void talk();
   void tell(const std::string& generation, const Words& said, const Words& written);
+  void claim(const std::string& key, const std::string& own);
   void look(const std::string& generation);
   [[nodiscard]] bool have_all_ended(const std::string& generation);
   void exchange_signs_of_life();

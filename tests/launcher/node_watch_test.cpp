@@ -163,6 +163,34 @@ TEST_CASE("a node that fails and ends between two looks has not succeeded", "[no
   }
 }
 
+// Anybody who can reach the store can write there.
+TEST_CASE("a claim of a node or by a signal that does not exist gives way to a real one",
+          "[nodes]") {
+  const std::string claim = GENERATE("99", "2", "-1", "1 0", "1 99999", "x");
+  CAPTURE(claim);
+  const TcpServer server({"127.0.0.1", 0});
+  ddp::TcpStore other(server.endpoint(), 5s);
+  other.set("ddp-launch/gen/0/claim", claim);
+  other.set("ddp-launch/hurry", "99");
+  run_ranks(2, [&](int rank) {
+    NodeWatch watch(meet(plan_of(rank, 2, server), 1));
+    if (rank == 0) watch.request_stop();
+    // It is read after the claim.
+    OtherNodes::News news =
+        await(watch, [](const OtherNodes::News& now) { return now.stop_requested; });
+    expect(!news.is_bad() && !news.hurried_by, "no node has failed or hurries");
+    if (rank == 1) watch.claim_failure();
+    news = await(watch, is_bad);
+    expect(news.failed_node == 1 && !news.stop_signal, "node 1 was first");
+    if (rank == 0) watch.hurry();
+    news = await(watch, [](const OtherNodes::News& now) { return now.hurried_by.has_value(); });
+    expect(news.hurried_by == 0, "node 0 hurries");
+    watch.end_generation();
+    expect(watch.agree_on_failure("failure") == "failure", "node 1 tells it");
+    watch.leave();
+  });
+}
+
 TEST_CASE("all nodes report the same about a node that vanishes", "[nodes]") {
   const TcpServer server({"127.0.0.1", 0});
   run_ranks(3, [&](int rank) {
