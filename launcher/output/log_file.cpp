@@ -9,11 +9,13 @@
 
 namespace ddp::launcher {
 
-// Appending allows others to truncate the file while the job runs.
+// Appending allows others to truncate the file while the job runs. The launcher has just made the
+// folder, so what is there as a link or a named pipe is somebody else's.
 LogFile::LogFile(std::string path) : path_(std::move(path)) {
   if (path_.empty()) return;
-  file_ = FileDescriptor(
-      ::open(path_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0666));
+  constexpr int kFlags = O_WRONLY | O_CREAT | O_TRUNC | O_APPEND;
+  constexpr int kOnlyOwn = O_NOFOLLOW | O_NONBLOCK;
+  file_ = FileDescriptor(::open(path_.c_str(), kFlags | kOnlyOwn | O_CLOEXEC, 0666));
   if (!file_.is_open()) open_error_ = errno;
 }
 

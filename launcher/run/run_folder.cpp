@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <filesystem>
+#include <optional>
 #include <string_view>
 #include <utility>
 
@@ -49,8 +50,21 @@ std::string make_new_folder(const std::string& parent, const std::string& name) 
   return path;
 }
 
-bool make_folder(const std::string& path) {
-  return ::mkdir(path.c_str(), 0777) == 0 || errno == EEXIST;
+// Of the thing itself, not of what a link leads to; nothing if it does not exist.
+std::optional<struct stat> look_at(const std::string& path) {
+  struct stat status {};
+  return ::lstat(path.c_str(), &status) == 0 ? std::optional(status) : std::nullopt;
+}
+
+// Leaves the reason in errno if it fails. A folder that is there already must be a real one, and of
+// `owner`.
+bool make_folder(const std::string& path, uid_t owner) {
+  if (::mkdir(path.c_str(), 0777) == 0) return true;
+  if (errno != EEXIST) return false;
+  const auto found = look_at(path);
+  const bool is_own = found && S_ISDIR(found->st_mode) && found->st_uid == owner;
+  errno = EEXIST;
+  return is_own;
 }
 
 }  // namespace
@@ -69,6 +83,7 @@ RunFolder::RunFolder(const LogOptions& options, const JobLayout& layout, std::st
     }
     remark_ = "the log files are in " + root_ + " (--log_dir chooses another place)";
   }
+  if (const auto made = look_at(root_)) owner_ = made->st_uid;
 }
 
 std::string RunFolder::begin_attempt(int workers, int restart_count) {
@@ -83,13 +98,19 @@ std::string RunFolder::begin_attempt(int workers, int restart_count) {
              : "of the errors that ranks record, the verdict will know only how they begin");
 }
 
-// Leaves the reason in errno if it fails. The root may have been removed since the last attempt.
+// Leaves the reason in errno if it fails. Since the last attempt the root may have been removed, or
+// moved by its owner, who has left a link. Where others may rename it, as in a TMPDIR without the
+// sticky bit, they may have put their own in its place.
 bool RunFolder::make_attempt(int workers) const {
   std::error_code ignored;
   if (stays_) std::filesystem::create_directories(root_, ignored);
-  bool is_made = make_folder(attempt_.path);
+  if (const auto root = look_at(root_); root && root->st_uid != owner_) {
+    errno = EPERM;
+    return false;
+  }
+  bool is_made = make_folder(attempt_.path, owner_);
   for (int local_rank = 0; is_made && local_rank < workers; ++local_rank) {
-    is_made = make_folder(attempt_.rank_folder(local_rank));
+    is_made = make_folder(attempt_.rank_folder(local_rank), owner_);
   }
   return is_made;
 }

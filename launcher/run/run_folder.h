@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <sys/types.h>
+
 #include <string>
 
 #include "launcher/options/options.h"
@@ -38,6 +40,7 @@ class RunFolder {
 
   bool stays_;
   std::string root_;  // empty: this job has no folder
+  uid_t owner_ = 0;   // of the root, as it was made: on some network disks it is not the user
   AttemptFolder attempt_;
   std::string remark_;
 };

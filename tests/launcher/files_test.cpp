@@ -2,17 +2,22 @@
 #include <fcntl.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <catch2/catch.hpp>
+#include <cerrno>
 #include <chrono>
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "ddp/base/file_descriptor.h"
 #include "launcher/launch_error.h"
+#include "launcher/output/log_file.h"
 #include "launcher/output/log_route.h"
 #include "launcher/run/private_folder.h"
 #include "launcher/run/run_folder.h"
@@ -262,6 +267,67 @@ TEST_CASE("a folder that has vanished costs an attempt its files, and not the jo
       files.begin_attempt(2, 1),
       Contains("of the errors that ranks record, the verdict will know only how they begin"));
   CHECK(files.attempt().path.empty());
+}
+
+namespace {
+
+// A folder in which everybody may write, as of a shared project; of another user if this one may
+// give it away.
+void make_common(const std::filesystem::path& path, uid_t owner) {
+  std::filesystem::create_directory(path);
+  std::filesystem::permissions(path, std::filesystem::perms::all);
+  if (::geteuid() == 0) REQUIRE(::chown(path.c_str(), owner, owner) == 0);
+}
+
+constexpr uid_t kOtherUser = 4242;
+
+}  // namespace
+
+TEST_CASE("a log folder may be a link, or belong to another user", "[run-folder]") {
+  const TemporaryDirectory folder;
+  make_common(folder / "project", kOtherUser);
+  std::filesystem::create_directory_symlink(folder / "project", folder / "logs");
+  RunFolder files(into(folder / "logs"), job_of("cafe"), "");
+  for (int attempt = 0; attempt < 2; ++attempt) CHECK(files.begin_attempt(2, attempt).empty());
+  LogFile log(files.attempt().log_file(1, Channel::kOut));
+  CHECK(log.write("text\n") == 0);
+  CHECK(bytes_of(folder / "project/cafe/attempt_1/1/stdout.log") == "text\n");
+  // The user moves the run to another disk meanwhile.
+  std::filesystem::rename(folder / "project/cafe", folder / "moved");
+  std::filesystem::create_directory_symlink(folder / "moved", folder / "project/cafe");
+  CHECK(files.begin_attempt(2, 2).empty());
+  CHECK(std::filesystem::is_directory(folder / "moved/attempt_2/1"));
+}
+
+// In a folder where all users may rename everything, such as a TMPDIR without the sticky bit.
+TEST_CASE("nothing is written where somebody else has put a link or a folder", "[run-folder]") {
+  const TemporaryDirectory folder;
+  make_common(folder / "victim", ::geteuid());
+  RunFolder files(into(folder / "logs"), job_of("cafe"), "");
+  CHECK(files.begin_attempt(1, 0).empty());
+  const std::filesystem::path root = files.log_root();
+  std::filesystem::create_directory_symlink(folder / "victim", root / "attempt_1");
+  CHECK_THAT(files.begin_attempt(1, 1),
+             Contains("attempt_1: File exists; this attempt has no log"));
+  CHECK(ddp::test::entries_of(folder / "victim") == 0);
+  if (::geteuid() != 0) return;
+  make_common(root / "attempt_2", kOtherUser);
+  CHECK_THAT(files.begin_attempt(1, 2),
+             Contains("attempt_2: File exists; this attempt has no log"));
+  CHECK(files.begin_attempt(1, 3).empty());
+  std::filesystem::rename(root, folder / "old");
+  make_common(root, kOtherUser);
+  CHECK_THAT(files.begin_attempt(1, 4), Contains("attempt_4: Operation not permitted; this"));
+  CHECK(ddp::test::entries_of(root) == 0);
+}
+
+TEST_CASE("a log file is not written through a link", "[run-folder]") {
+  const TemporaryDirectory folder;
+  write_bytes(folder / "victim", "precious");
+  std::filesystem::create_symlink(folder / "victim", folder / "link");
+  LogFile link((folder / "link").string());
+  CHECK(link.write("x") == ELOOP);
+  CHECK(bytes_of(folder / "victim") == "precious");
 }
 
 TEST_CASE("a log folder that cannot be made is refused", "[run-folder]") {
