@@ -64,6 +64,17 @@ TEST_CASE("a record stays one line of JSON whatever its text", "[error_record]")
   CHECK_THAT(decoded("too far \xf4\x90\x80\x80 \xff"), Catch::EndsWith(" \ufffd"));
 }
 
+// ddp-launch reads at most 1 MiB.
+TEST_CASE("a record of a long text is cut between two characters", "[error_record]") {
+  std::string long_text;
+  while (long_text.size() < (2 << 20)) long_text += "€";
+  const std::string cut = text_in(to_json({.message = long_text, .hang = long_text}, 0));
+  CHECK(cut.size() <= (64 << 10) + 3);
+  CHECK(cut.ends_with("€..."));
+  const std::string escaped(2 << 20, '\x01');  // as six bytes each
+  CHECK(to_json({.message = escaped, .hang = escaped}, 0).size() < (1 << 20));
+}
+
 TEST_CASE("a peer's error is recognised inside nested errors", "[error_record]") {
   CHECK(is_caused_by_peer(std::make_exception_ptr(PeerError("gone"))));
   CHECK(is_caused_by_peer(nested_peer_error()));

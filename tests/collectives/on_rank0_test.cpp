@@ -87,6 +87,18 @@ TEST_CASE("an exception on rank 0 is thrown on all ranks", "[on_rank0]") {
   });
 }
 
+// The store takes values of 64 MiB.
+TEST_CASE("the other ranks get the beginning of a text that is too long for the store",
+          "[on_rank0]") {
+  test::run_groups(Backend::kShm, 2, [](ProcessGroup& group) {
+    const auto fails = [] { throw std::runtime_error("BAD " + std::string(70 << 20, 'x')); };
+    const std::string text = error_of([&] { on_rank0(group, fails, kQuick); });
+    if (group.rank() == 0) return;
+    expect(text.starts_with("[on_rank0] rank 0 failed: BAD xxx"), text.substr(0, 100));
+    expect(text.ends_with("x...") && text.size() < (65 << 10), "only the beginning");
+  });
+}
+
 TEST_CASE("a rank 0 that does not call on_rank0 is named", "[on_rank0]") {
   std::atomic<int> complaints = 0;
   test::run_groups(

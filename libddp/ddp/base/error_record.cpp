@@ -12,6 +12,7 @@
 
 #include "ddp/base/error.h"
 #include "ddp/base/file_descriptor.h"
+#include "ddp/base/printable.h"
 #include "ddp/base/system/worker_slot.h"
 #include "ddp/base/system/write_all.h"
 
@@ -19,6 +20,10 @@ namespace ddp {
 namespace {
 
 using Json = nlohmann::ordered_json;
+
+// A byte takes at most six in JSON, and ddp-launch reads a record of at most 1 MiB.
+constexpr std::size_t kLongestText = 64 << 10;
+constexpr std::size_t kLongestHang = 16 << 10;
 
 // The file must never be incomplete: it is written under a temporary name and gets its own when it
 // is complete, unless another record has that name by then. False if it cannot be written.
@@ -48,11 +53,12 @@ bool contains_peer_error(const std::exception& error) {
 }  // namespace
 
 std::string to_json(const ErrorRecord& record, std::time_t timestamp) {
-  Json extra = {{"py_callstack", record.message}, {"timestamp", std::to_string(timestamp)}};
+  const std::string message = shortened(record.message, kLongestText);
+  Json extra = {{"py_callstack", message}, {"timestamp", std::to_string(timestamp)}};
   if (record.step) extra["step"] = std::to_string(*record.step);
-  if (!record.hang.empty()) extra["hang"] = record.hang;
+  if (!record.hang.empty()) extra["hang"] = shortened(record.hang, kLongestHang);
   if (record.tells_cause) extra["caused_by_peer"] = record.caused_by_peer ? "true" : "false";
-  const Json json = {{"message", {{"message", record.message}, {"extraInfo", extra}}}};
+  const Json json = {{"message", {{"message", message}, {"extraInfo", extra}}}};
   return json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 

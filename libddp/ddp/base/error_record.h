@@ -31,7 +31,8 @@ struct ErrorRecord {
   bool tells_cause = true;  // false in a record of PyTorch, which does not say whether one did
 };
 
-// The line as it is in the file. Bytes that are not UTF-8 become U+FFFD.
+// The line as it is in the file, of less than 1 MiB: a message above 64 KiB is cut. Bytes that are
+// not UTF-8 become U+FFFD.
 [[nodiscard]] std::string to_json(const ErrorRecord& record, std::time_t timestamp);
 
 // True if a PeerError is among the nested exceptions.

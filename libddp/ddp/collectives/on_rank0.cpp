@@ -12,6 +12,7 @@
 
 #include "ddp/base/error.h"
 #include "ddp/base/log.h"
+#include "ddp/base/printable.h"
 #include "ddp/base/threads/awake_timer.h"
 #include "ddp/base/threads/becomes_true.h"
 #include "ddp/base/threads/life_sign.h"
@@ -30,6 +31,7 @@ namespace {
 
 constexpr const char* kResult = "result";
 constexpr const char* kResultFailed = "failed: ";
+constexpr std::size_t kLongestReason = 64 << 10;  // a store refuses values that are too long
 constexpr const char* kHasEnded = " has ended";
 constexpr std::string_view kTemporary[] = {"who", "collectives", "beat", kResult};
 constexpr int kLeader[] = {0};
@@ -46,7 +48,7 @@ std::string run(Store& store, const std::function<void()>& fn, Timeout period,
     return "";
   } catch (...) {
     error = std::current_exception();
-    return kResultFailed + describe(error);
+    return kResultFailed + shortened(describe(error), kLongestReason);
   }
 }
 

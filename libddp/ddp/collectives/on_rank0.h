@@ -19,14 +19,14 @@ struct OnRank0Options {
 // not seen to be stopped, as when a launcher is, or when rank 0 hosts the store on another host,
 // they wait for the store's timeout.
 //
-// An exception from fn is rethrown on rank 0 and becomes a PeerError with its text on the others.
-// Collective. If fn submits an operation to the group, directly or through an engine, that throws
-// std::logic_error, because no other rank would join it; so does one to a duplicate or part of the
-// group, or to the group that this one is a part of, if a waiting rank belongs to it. After fn,
-// rank 0 waits for the others to read how it ended, but at most two seconds: it may host the store.
-// If rank 0 does not call on_rank0 within the group's timeout, the others throw TimeoutError; if it
-// has gone on to another collective of the group, which then waits for them, MismatchError within
-// a few seconds, and the group is aborted.
+// An exception from fn is rethrown on rank 0 and becomes a PeerError with its text, of up to 64
+// KiB, on the others. Collective. If fn submits an operation to the group, directly or through an
+// engine, that throws std::logic_error, because no other rank would join it; so does one to a
+// duplicate or part of the group, or to the group that this one is a part of, if a waiting rank
+// belongs to it. After fn, rank 0 waits for the others to read how it ended, but at most two
+// seconds: it may host the store. If rank 0 does not call on_rank0 within the group's timeout, the
+// others throw TimeoutError; if it has gone on to another collective of the group, which then waits
+// for them, MismatchError within a few seconds, and the group is aborted.
 //
 // A rank that skips a call would take its result in the next one. If the ranks have submitted a
 // collective to the group in between, they notice: that rank throws MismatchError, and the group is

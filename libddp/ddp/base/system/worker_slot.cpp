@@ -11,6 +11,7 @@
 
 #include "ddp/base/file_descriptor.h"
 #include "ddp/base/number_in.h"
+#include "ddp/base/printable.h"
 
 namespace ddp {
 
@@ -105,7 +106,8 @@ void WorkerSlot::keep(const ErrorRecord& error) const noexcept {
   auto none = static_cast<std::uint64_t>(ErrorKind::kNone);
   const auto being_written = static_cast<std::uint64_t>(ErrorKind::kBeingWritten);
   if (!memory_ || !memory_->error.compare_exchange_strong(none, being_written)) return;
-  const std::size_t size = error.message.copy(memory_->text, sizeof(memory_->text) - 1);
+  const std::size_t size =
+      utf8_beginning(error.message, sizeof(memory_->text) - 1).copy(memory_->text, kBytes);
   memory_->text[size] = '\0';
   const ErrorKind kind = error.caused_by_peer ? ErrorKind::kCausedByPeer : ErrorKind::kOwn;
   memory_->error.store(static_cast<std::uint64_t>(kind));
