@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "ddp/base/error.h"
+#include "ddp/base/printable.h"
 #include "ddp/base/system/host_name.h"
 #include "ddp/base/system/standard_descriptors.h"
 #include "ddp/base/system/write_all.h"
@@ -157,7 +158,7 @@ int run(int argc, char** argv) {
 
 int refuse(const std::exception& error, int exit_code) {
   // Errors are ignored, since there is nobody to report them to.
-  static_cast<void>(write_all(STDERR_FILENO, "ddp-launch: " + describe(error) + "\n"));
+  static_cast<void>(write_all(STDERR_FILENO, "ddp-launch: " + printable(describe(error)) + "\n"));
   return exit_code;
 }
 

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "ddp/base/error.h"
+#include "ddp/base/printable.h"
 #include "ddp/base/threads/background_thread.h"
 #include "launcher/nodes/node_keys.h"
 
@@ -24,6 +25,7 @@ constexpr Timeout kInterruptedWait{1000};
 constexpr Timeout kStoreTimeout = kBackgroundStoreTimeout;
 // A firewall that is set up anew may refuse connections for a moment.
 constexpr Timeout kReconnectFor{1000};
+constexpr std::size_t kLongestLoss = 1000;
 constexpr Timeout kTimeToRead = 3 * kSignPeriod;  // for a node to read in the store what is new
 
 std::string generation_key(int generation) { return "gen/" + std::to_string(generation); }
@@ -345,12 +347,12 @@ void NodeWatch::exchange_signs_of_life() {
   read_loss();
 }
 
-// The first report counts for all nodes.
+// The first report counts for all nodes. Anybody may have written it.
 void NodeWatch::read_loss() {
   const std::optional<std::string> sentence = store_->find(kLostKey);
   if (!sentence) return;
   const std::lock_guard lock(mutex_);
-  lose(*sentence);
+  lose(shortened(printable(*sentence), kLongestLoss));
 }
 
 // Called under mutex_.

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "ddp/base/error.h"
+#include "ddp/base/printable.h"
 
 namespace ddp::launcher {
 namespace {
@@ -27,8 +28,7 @@ Console::Console(int stdout_fd, int stderr_fd) {
 }
 
 void Console::say(std::string_view sentence) {
-  sink(Channel::kErr)
-      .put(kLauncher, "ddp-launch: ", std::string(sentence) + "\n", LineEnd::kNewline);
+  sink(Channel::kErr).put(kLauncher, "ddp-launch: ", printable(sentence) + "\n", LineEnd::kNewline);
 }
 
 void Console::quote(std::string_view line) {

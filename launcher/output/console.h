@@ -25,9 +25,10 @@ class Console {
 
   [[nodiscard]] Sink& sink(Channel channel) { return *sinks_[static_cast<std::size_t>(channel)]; }
 
-  // Writes a line of the launcher to stderr: "ddp-launch: <sentence>".
+  // Writes a line of the launcher to stderr: "ddp-launch: <sentence>", which is made printable,
+  // since it may contain what workers, other processes or the store have said.
   void say(std::string_view sentence);
-  // Writes a line to stderr without that prefix.
+  // Writes a line to stderr without that prefix, as it is.
   void quote(std::string_view line);
 
   // The folder of the log files, which the message names when stdout is lost.

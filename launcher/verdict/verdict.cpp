@@ -8,14 +8,17 @@
 #include <functional>
 #include <map>
 #include <optional>
+#include <string_view>
 #include <vector>
 
+#include "ddp/base/printable.h"
 #include "ddp/base/rank_list.h"
 
 namespace ddp::launcher {
 namespace {
 
 constexpr std::size_t kLongestMessage = 1000;
+constexpr std::size_t kLongestSentence = 4000;  // of a node, which has come through the store
 
 using Test = std::function<bool(const Ending&)>;
 
@@ -52,16 +55,11 @@ std::string describe(const OutOfMemory& event) {
   return fmt::format("out of memory ({}, limit {})", resident, describe_bytes(*event.limit_bytes));
 }
 
-// Cuts only between UTF-8 characters, and what LibTorch appends to a message: its stack.
-std::string one_line(std::string text) {
-  text = text.substr(0, text.find("\nException raised from "));
-  const auto is_control = [](char c) { return static_cast<unsigned char>(c) < ' '; };
-  std::ranges::replace_if(text, is_control, ' ');
-  while (text.ends_with(' ')) text.pop_back();
-  if (text.size() <= kLongestMessage) return text;
-  std::size_t end = kLongestMessage;
-  while ((static_cast<unsigned char>(text[end]) & 0xc0) == 0x80) --end;
-  return text.substr(0, end) + "...";
+// Cuts also what LibTorch appends to a message: its stack.
+std::string one_line(std::string_view text) {
+  std::string line = printable(text.substr(0, text.find("\nException raised from ")));
+  while (line.ends_with(' ')) line.pop_back();
+  return shortened(line, kLongestMessage);
 }
 
 std::string describe_why(const Ending& ending) {
@@ -126,7 +124,7 @@ void show_stderr(Console& console, const WorkerFailure& failure) {
 void show_frames(Console& console, const WorkerFailure& failure) {
   if (failure.frames.empty()) return;
   console.say(fmt::format("where rank {} crashed:", failure.first.rank));
-  for (const std::string& frame : failure.frames) console.quote("at " + frame);
+  for (const std::string& frame : failure.frames) console.quote(printable("at " + frame));
 }
 
 }  // namespace
@@ -154,7 +152,8 @@ std::string verdict(const WorkerFailure& failure) {
 
 std::string verdict(const Failure& failure) {
   const auto* node = std::get_if<NodeFailure>(&failure);
-  return node != nullptr ? node->sentence : verdict(std::get<WorkerFailure>(failure));
+  return node != nullptr ? shortened(node->sentence, kLongestSentence)
+                         : verdict(std::get<WorkerFailure>(failure));
 }
 
 int exit_code_after(const Failure& failure) {

@@ -132,6 +132,22 @@ TEST_CASE("a wrapper's copy of a terminal's signal is no second press", "[key-pr
   CHECK_FALSE(sent.is_copy(SI_TKILL));
 }
 
+TEST_CASE("the description of a process stays text, whatever its command line holds", "[process]") {
+  std::string name = "\x1b[31m\x9b\u009b\x7f";
+  for (int i = 0; i < 60; ++i) name += "ü";
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::execl("/bin/sleep", name.c_str(), "1000", nullptr);
+    ::_exit(1);
+  }
+  const std::string begin = "pid " + std::to_string(child) + " ( [31m\ufffd  ü";
+  CHECK(becomes_true([&] { return describe_process(child).starts_with(begin); }));
+  CHECK(describe_process(child).ends_with("ü...)"));
+  CHECK(describe_process(child).size() < 110);
+  ::kill(child, SIGKILL);
+  (void)wait_for_child(child);
+}
+
 // Two threads may run the handlers of the two signals.
 TEST_CASE("of a press and its copy that come at once, one counts", "[key-press]") {
   for (int round = 0; round < 100; ++round) {

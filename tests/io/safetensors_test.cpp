@@ -124,6 +124,21 @@ TEST_CASE("safetensors may have no tensors, or tensors in another order", "[safe
   CHECK(odd.tensors[1].buffer.as<float>()[0] == 1.0F);
 }
 
+TEST_CASE("the reason for a refusal stays one short line, whatever the file holds",
+          "[safetensors]") {
+  const std::string longest(5000, 'x');
+  for (const std::string& header :
+       {"{\"w\":\"" + longest, "{\"" + longest + "\":1,\"" + longest + "\":1}",
+        "{\"" + longest + "\":1}",
+        "{\"w\":{\"data_offsets\":[0,0],\"dtype\":\"" + longest + "\"}}"}) {
+    const std::string error = error_of_header(header);
+    CAPTURE(error);
+    CHECK(error.size() < 1000);
+    CHECK_THAT(error, Contains("xxx..."));
+  }
+  CHECK_THAT(error_of_header("{\"a\\n\\u001b\\u009b\\u202eb\":1}"), Contains("\"a    b\""));
+}
+
 TEST_CASE("a damaged safetensors file is refused with the reason", "[safetensors]") {
   const auto tensor = [](const std::string& rest) { return "{\"w\":{" + rest + "}}"; };
   CHECK_THAT(error_of_file(""), Contains("/file: it has 0 bytes, too few for a header"));

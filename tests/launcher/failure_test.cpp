@@ -267,6 +267,20 @@ TEST_CASE("a long message is cut between two characters", "[verdict]") {
   CHECK(text.ends_with("€..."));
 }
 
+TEST_CASE("a verdict cannot control the terminal", "[verdict]") {
+  WorkerFailure failure;
+  failure.first.status = W_EXITCODE(1, 0);
+  failure.first.record = {.message =
+                              "a\x1b[2J\x7f\u009b31m\u202e\u2066"
+                              "b\r\nddp-launch: ü \x9b."};
+  failure.host = "host\x1b";
+  failure.frames = {"f\x1b()"};
+  CHECK_THAT(said(failure), Catch::Contains("(host , pid 0)") &&
+                                Catch::Contains(": a [2J  31m  b  ddp-launch: ü \ufffd.") &&
+                                Catch::Contains("at f ()"));
+  CHECK_THAT(said(NodeFailure{"lost\x1b"}), Catch::EndsWith("lost \n"));
+}
+
 TEST_CASE("the last words are the tail of stderr, its file, and the verdict", "[verdict]") {
   WorkerFailure failure;
   failure.first = {.rank = 3, .pid = 4711, .status = W_EXITCODE(7, 0)};

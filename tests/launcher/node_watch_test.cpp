@@ -191,6 +191,16 @@ TEST_CASE("a claim of a node or by a signal that does not exist gives way to a r
   });
 }
 
+TEST_CASE("a loss that anybody has written is reported as one short line", "[nodes]") {
+  const TcpServer server({"127.0.0.1", 0});
+  NodeWatch watch(meet(plan_of(0, 1, server), 1));
+  ddp::TcpStore(server.endpoint(), 5s)
+      .set("ddp-launch/lost", "a\x1b[2J\n" + std::string(5000, 'x'));
+  const std::string lost = await(watch, is_bad).lost;
+  CHECK_THAT(lost, Catch::Matchers::StartsWith("a [2J xxx") && Catch::Matchers::EndsWith("x..."));
+  CHECK(lost.size() < 1100);
+}
+
 TEST_CASE("all nodes report the same about a node that vanishes", "[nodes]") {
   const TcpServer server({"127.0.0.1", 0});
   run_ranks(3, [&](int rank) {

@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "ddp/base/error.h"
+#include "ddp/base/printable.h"
 #include "ddp/base/round_up.h"
 #include "ddp/io/strict_json.h"
 
@@ -99,7 +100,7 @@ class EntryReader {
 
  private:
   [[noreturn]] void fail(const std::string& complaint) const {
-    throw FileError("tensor \"" + name_ + "\": " + complaint);
+    throw FileError("tensor " + quoted_name(name_) + ": " + complaint);
   }
 
   [[nodiscard]] const Json& member(const char* key) const {
@@ -114,7 +115,8 @@ class EntryReader {
     const auto& text = json.get_ref<const std::string&>();
     const auto result = dtype_named(text);
     if (!result) {
-      fail("dtype \"" + text + "\" is not supported: write the file again without this tensor");
+      fail("dtype " + quoted_name(text) +
+           " is not supported: write the file again without this tensor");
     }
     return *result;
   }
@@ -154,7 +156,8 @@ SafetensorsMetadata read_metadata(const Json& json) {
   SafetensorsMetadata metadata;
   if (!json.is_object()) throw FileError("__metadata__ is not an object");
   for (const auto& [key, value] : json.items()) {
-    if (!value.is_string()) throw FileError("__metadata__: \"" + key + "\" is not a string");
+    if (!value.is_string())
+      throw FileError("__metadata__: " + quoted_name(key) + " is not a string");
     metadata[key] = value.get<std::string>();
   }
   return metadata;
@@ -164,8 +167,8 @@ void check_coverage(const std::vector<SafetensorsEntry>& entries, std::uint64_t 
   std::uint64_t expected = 0;
   for (const SafetensorsEntry& entry : entries) {
     if (entry.begin != expected) {
-      throw FileError(fmt::format("tensor \"{}\": begins at {} where {} was expected", entry.name,
-                                  entry.begin, expected));
+      throw FileError(fmt::format("tensor {}: begins at {} where {} was expected",
+                                  quoted_name(entry.name), entry.begin, expected));
     }
     expected = entry.end;
   }

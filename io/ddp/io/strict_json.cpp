@@ -6,11 +6,14 @@
 #include <vector>
 
 #include "ddp/base/error.h"
+#include "ddp/base/printable.h"
 
 namespace ddp {
 namespace {
 
 using Json = nlohmann::json;
+
+constexpr std::size_t kLongestReason = 300;  // it quotes the file
 
 // Refuses two equal keys, of which nlohmann would keep one, and nesting that is too deep. It reads
 // the text in a pass of its own before the parser does, because the parser's callback searches a
@@ -26,7 +29,7 @@ class StrictReader final : public nlohmann::json_sax<Json> {
   }
   bool key(std::string& key) override {
     if (keys_.at(depth_).insert(key).second) return true;
-    throw FileError("\"" + key + "\" occurs twice in the header");
+    throw FileError(quoted_name(key) + " occurs twice in the header");
   }
   bool end_object() override { return leave(); }
   bool start_array(std::size_t) override {
@@ -71,7 +74,8 @@ nlohmann::json parse_strict_json(std::string_view text, std::size_t max_depth) {
   try {
     return Json::parse(text);
   } catch (const Json::exception& error) {
-    throw FileError(std::string("the header is not JSON: ") + error.what());
+    throw FileError("the header is not JSON: " +
+                    shortened(printable(error.what()), kLongestReason));
   }
 }
 

@@ -6,7 +6,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <array>
 #include <csignal>
 #include <cstring>
@@ -16,6 +15,7 @@
 #include <sstream>
 
 #include "ddp/base/file_descriptor.h"
+#include "ddp/base/printable.h"
 
 namespace ddp {
 namespace {
@@ -27,10 +27,7 @@ std::string command_of(pid_t pid) {
   std::ifstream file("/proc/" + std::to_string(pid) + "/cmdline", std::ios::binary);
   std::string command{std::istreambuf_iterator<char>(file), {}};
   while (command.ends_with('\0')) command.pop_back();
-  std::ranges::replace_if(
-      command, [](char c) { return static_cast<unsigned char>(c) < ' '; }, ' ');
-  if (command.size() > kLongestCommand) command.replace(kLongestCommand, command.npos, "...");
-  return command;
+  return shortened(printable(command), kLongestCommand);
 }
 
 // Of a process or of a thread.
