@@ -77,6 +77,7 @@ int Agent::run_generations() {
     is_interrupted_ = outcome.interrupted_by.has_value();
     if (!failure) return exit_code_without_failure(outcome);
     if (!delay) {
+      job_.console.flush();  // the disk below the outer launcher's file may hang
       pass_on(*failure);
       return exit_code_after(*failure);
     }

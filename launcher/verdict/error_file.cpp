@@ -1,14 +1,19 @@
 // SPDX-License-Identifier: MIT
 #include "launcher/verdict/error_file.h"
 
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <ctime>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <string_view>
 
 #include "ddp/base/error.h"
+#include "ddp/base/file_descriptor.h"
 #include "ddp/base/number_in.h"
 #include "ddp/base/system/regular_file.h"
+#include "ddp/base/system/write_all.h"
 
 namespace ddp::launcher {
 namespace {
@@ -84,6 +89,15 @@ Json read_json(const std::string& path) {
   }
 }
 
+// Nothing else is written: the open of a named pipe would wait for a reader, perhaps for ever.
+void write_if_regular(const std::string& path, const std::string& text) {
+  constexpr int kFlags = O_WRONLY | O_CREAT | O_NONBLOCK | O_NOCTTY | O_CLOEXEC;
+  const FileDescriptor file(::open(path.c_str(), kFlags, 0666));
+  struct stat status {};
+  if (::fstat(file.get(), &status) != 0 || !S_ISREG(status.st_mode)) return;
+  if (::ftruncate(file.get(), 0) == 0) static_cast<void>(write_all(file.get(), text));
+}
+
 // Nothing if it is not a record.
 std::optional<ErrorRecord> find_record(const Json& json) {
   try {
@@ -107,7 +121,7 @@ void pass_on_error_record(const std::string& from, const std::string& to,
     json = Json::parse(ddp::to_json({.message = sentence}, std::time(nullptr)));
   }
   if (json["message"].is_object()) json["message"]["errorCode"] = exit_code;
-  std::ofstream(to) << json.dump(-1, ' ', false, Json::error_handler_t::replace) << '\n';
+  write_if_regular(to, json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n");
 }
 
 }  // namespace ddp::launcher

@@ -17,7 +17,8 @@ namespace ddp::launcher {
 [[nodiscard]] std::optional<ErrorRecord> read_error_record(const std::string& path);
 
 // Leaves a record for an outer launcher, as torchrun does: the record at `from` with the exit code
-// added, or one that contains `sentence`. Does nothing if `to` is empty or cannot be written.
+// added, or one that contains `sentence`. Does nothing if `to` is empty, cannot be written,
+// or is not a regular file.
 void pass_on_error_record(const std::string& from, const std::string& to,
                           const std::string& sentence, int exit_code);
 

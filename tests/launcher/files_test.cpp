@@ -147,6 +147,9 @@ TEST_CASE("an outer launcher gets the record with the exit code", "[error-file]"
     CHECK(read_error_record(to)->message == "the verdict");
   }
   CHECK_THAT(bytes_of(to), Contains("\"errorCode\":7") && Contains("\"timestamp\":\""));
+  write_bytes(to, std::string(10000, 'x'));
+  pass_on_error_record("", to, "shorter", 7);
+  CHECK(read_error_record(to)->message == "shorter");
   pass_on_error_record(from, "", "nobody asks", 7);
   pass_on_error_record(from, "/no/such/folder/file", "no place", 7);
 }

@@ -109,6 +109,17 @@ TEST_CASE("a record that is not JSON is ignored", "[launcher][verdict]") {
                      "after [0-9.]+ s"));
 }
 
+TEST_CASE("an outer launcher's error file that is a pipe is not waited for",
+          "[launcher][verdict]") {
+  const TemporaryDirectory folder;
+  const std::string pipe = (folder / "pipe").string();
+  REQUIRE(::mkfifo(pipe.c_str(), 0600) == 0);
+  const Result result =
+      run(shell({}, "exit 7"), kStopBound, {.environment = {{"TORCHELASTIC_ERROR_FILE", pipe}}});
+  CHECK(result.exit_code == 7);
+  CHECK_THAT(last_line(result.err), Contains("exited with code 7"));
+}
+
 TEST_CASE("the record of a successful job is not reported", "[launcher][verdict]") {
   const Result result = run(shell({}, "echo '{\"message\": \"x\"}' >$TORCHELASTIC_ERROR_FILE"));
   CHECK(result.exit_code == 0);
