@@ -8,16 +8,19 @@
 #include <csignal>
 #include <cstdint>
 #include <filesystem>
-#include <fstream>
 #include <optional>
 #include <sstream>
-#include <system_error>
 
+#include "ddp/base/system/regular_file.h"
 #include "launcher/verdict/elf_image.h"
 #include "launcher/verdict/source_lines.h"
 
 namespace ddp::launcher {
 namespace {
+
+// The kernel's default limit of 65,530 mappings, of about 120 bytes each, and the frames.
+constexpr std::size_t kLongestCrashRecord = 8 << 20;
+constexpr std::size_t kMostRecordedFrames = 64;  // as crash_record.cpp has it
 
 struct Mapping {
   std::uint64_t begin = 0;
@@ -66,17 +69,16 @@ Frame find_frame(const std::vector<Mapping>& mappings, std::uint64_t address) {
   return linked ? Frame{*linked, found->path} : Frame{.address = address};
 }
 
+// A worker may have made anything of the file.
 std::vector<Frame> read_frames(const std::string& path) {
-  std::error_code ignored;
-  if (!std::filesystem::is_regular_file(path, ignored)) return {};  // a worker may have made a pipe
-  std::ifstream file(path);
+  std::istringstream file(read_beginning(path, kLongestCrashRecord));
   std::vector<Mapping> mappings;
   std::vector<Frame> frames;
   std::string line;
   while (std::getline(file, line) && !line.empty()) {
     if (auto mapping = parse_mapping(line)) mappings.push_back(std::move(*mapping));
   }
-  while (std::getline(file, line)) {
+  while (frames.size() < kMostRecordedFrames && std::getline(file, line)) {
     if (const auto address = parse_address(line)) frames.push_back(find_frame(mappings, *address));
   }
   return frames;

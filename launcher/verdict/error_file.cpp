@@ -9,7 +9,6 @@
 #include <nlohmann/json.hpp>
 #include <string_view>
 
-#include "ddp/base/error.h"
 #include "ddp/base/file_descriptor.h"
 #include "ddp/base/number_in.h"
 #include "ddp/base/system/regular_file.h"
@@ -22,17 +21,6 @@ using Json = nlohmann::json;
 
 constexpr std::size_t kLongestRecord = 1 << 20;
 constexpr int kDeepestRecord = 32;  // torchrun's has three levels
-
-// Empty if it cannot be read. A worker may have made anything of it.
-std::string read_start(const std::string& path) {
-  std::string text(kLongestRecord, '\0');
-  try {
-    text.resize(RegularFile(path).read(text.data(), text.size()));
-  } catch (const Error&) {
-    return "";
-  }
-  return text;
-}
 
 // nlohmann's parser takes any depth, but its writer calls itself for each level and would overflow
 // the stack. The parser's callback could count, too, but searches a whole object for each member.
@@ -82,7 +70,7 @@ ErrorRecord record_of(const Json& json) {
 Json read_json(const std::string& path) {
   if (path.empty()) return {};
   try {
-    const std::string text = read_start(path);
+    const std::string text = read_beginning(path, kLongestRecord);
     return is_nested_too_deeply(text) ? Json() : Json::parse(text);
   } catch (const Json::exception&) {
     return {};

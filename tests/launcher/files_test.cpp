@@ -154,6 +154,21 @@ TEST_CASE("an outer launcher gets the record with the exit code", "[error-file]"
   pass_on_error_record(from, "/no/such/folder/file", "no place", 7);
 }
 
+// It may be sparse, and larger than the memory.
+TEST_CASE("of a crash record that is too large only the beginning is read", "[error-file]") {
+  const TemporaryDirectory folder;
+  const std::filesystem::path path = folder / "crash.txt";
+  const std::string frames = "\n\nat 1234\ncall 5678\n";
+  const auto place = [&](std::size_t at) {
+    write_bytes(path, "");
+    std::filesystem::resize_file(path, at);
+    std::ofstream(path, std::ios::app) << frames;
+    return read_crash_record(path, SIGSEGV);
+  };
+  CHECK(place(4 << 20) == std::vector<std::string>{"0x1234", "0x5677"});
+  CHECK(place(32 << 20).empty());
+}
+
 TEST_CASE("a run has a folder for each attempt and rank", "[run-folder]") {
   const TemporaryDirectory folder;
   RunFolder files(into(folder / "deep" / "logs"), job_of("cafe"), "");

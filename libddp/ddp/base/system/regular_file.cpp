@@ -35,4 +35,13 @@ std::size_t RegularFile::read(void* destination, std::size_t size_bytes) {
   return done;
 }
 
+std::string read_beginning(const std::filesystem::path& path, std::size_t longest) try {
+  RegularFile file(path);
+  std::string text(longest, '\0');
+  text.resize(file.read(text.data(), text.size()));
+  return text;
+} catch (const Error&) {
+  return "";
+}
+
 }  // namespace ddp

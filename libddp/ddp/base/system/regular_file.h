@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <string>
 
 #include "ddp/base/file_descriptor.h"
 
@@ -27,5 +28,9 @@ class RegularFile {
   FileDescriptor file_;
   std::uint64_t size_ = 0;
 };
+
+// The first bytes of a file, at most `longest`; empty if it cannot be read. For files that another
+// process may have made anything of.
+[[nodiscard]] std::string read_beginning(const std::filesystem::path& path, std::size_t longest);
 
 }  // namespace ddp
