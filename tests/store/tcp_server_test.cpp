@@ -29,6 +29,7 @@
 #include "ddp/store/tcp_server.h"
 #include "ddp/store/tcp_store.h"
 #include "ddp/store/wire.h"
+#include "support/becomes_true.h"
 #include "support/descriptor_limit.h"
 #include "support/hex.h"
 #include "support/loopback.h"
@@ -38,6 +39,7 @@
 
 using namespace ddp;
 using namespace std::chrono_literals;
+using test::becomes_true;
 using test::error_of;
 using test::hex;
 using test::kLoopback;
@@ -295,6 +297,21 @@ TEST_CASE("a server without free descriptors logs this now and then, and recover
   CAPTURE(text);
   CHECK_THAT(text, Catch::Contains("cannot accept a connection: Too many open files"));
   CHECK(std::ranges::count(text, '\n') <= 2);
+}
+
+TEST_CASE("a server knows from where a connection came that was reset before it was accepted",
+          "[store]") {
+  const TcpServer server(kLoopback);
+  TcpStore store(server.endpoint(), 5s);
+  const test::StderrCapture log;
+  has_descriptors = false;
+  Socket client = Socket::connect(server.endpoint(), Deadline::after(5s));
+  for (int i = 0; i < 1000; ++i) store.add("busy", 1);
+  const std::string from = "dropped the connection from " + to_string(client.local_endpoint());
+  client.abandon();
+  has_descriptors = true;
+  CHECK(becomes_true([&] { return log.text().find("dropped") != std::string::npos; }));
+  CHECK_THAT(log.text(), Catch::Contains(from + ": "));
 }
 
 TEST_CASE("a server that lacks memory for a connection goes on and accepts it later", "[store]") {

@@ -180,8 +180,9 @@ class TcpServer::Impl {
   void accept_all() {
     try {
       for (Entrance& entrance : entrances_) {
-        while (std::optional<Socket> socket = entrance.socket.accept()) {
-          if (is_admitted(entrance, *socket)) admit(std::move(*socket));
+        Endpoint peer;
+        while (std::optional<Socket> socket = entrance.socket.accept(&peer)) {
+          if (is_admitted(entrance, *socket, peer)) admit(std::move(*socket), peer);
         }
       }
     } catch (const std::exception& error) {  // also: out of memory
@@ -189,20 +190,19 @@ class TcpServer::Impl {
     }
   }
 
-  void admit(Socket socket) {
+  void admit(Socket socket, const Endpoint& peer) {
     const ClientId id = next_client_++;
     watch(socket.fd(), id, EPOLLIN, EPOLL_CTL_ADD);
     Connection connection;
-    connection.peer = socket.peer_endpoint();
+    connection.peer = peer;
     connection.socket = std::move(socket);
     connections_.emplace(id, std::move(connection));
   }
 
-  bool is_admitted(const Entrance& entrance, const Socket& socket) {
+  bool is_admitted(const Entrance& entrance, const Socket& socket, const Endpoint& peer) {
     const std::string refusal = entrance.guard ? entrance.guard->refusal(socket) : "";
     if (!refusal.empty()) {
-      drops_.log("[tcp_server] refused the connection from " + to_string(socket.peer_endpoint()) +
-                 ": " + refusal);
+      drops_.log("[tcp_server] refused the connection from " + to_string(peer) + ": " + refusal);
     }
     return refusal.empty();
   }

@@ -246,10 +246,16 @@ bool is_of_another_host(const SystemError& error) {
   return error.error_number() == EADDRNOTAVAIL || error.error_number() == EAFNOSUPPORT;
 }
 
-std::optional<Socket> Socket::accept() {
+std::optional<Socket> Socket::accept(Endpoint* peer) {
   for (;;) {
-    const int fd = ::accept4(fd_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
-    if (fd >= 0) return Socket(FileDescriptor(fd));
+    sockaddr_storage address{};
+    socklen_t length = sizeof(address);
+    FileDescriptor connection(::accept4(fd_.get(), reinterpret_cast<sockaddr*>(&address), &length,
+                                        SOCK_CLOEXEC | SOCK_NONBLOCK));
+    if (connection.is_open()) {
+      if (peer != nullptr) *peer = endpoint_of(address, length);
+      return Socket(std::move(connection));
+    }
     if (errno == EAGAIN || errno == EWOULDBLOCK) return std::nullopt;
     if (errno != EINTR && errno != ECONNABORTED) {
       throw SystemError("cannot accept a connection", errno);

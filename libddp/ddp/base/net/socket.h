@@ -49,8 +49,9 @@ class Socket {
   // SystemError naming the endpoint.
   static Socket listen(const Endpoint& endpoint);
 
-  // On a listening socket: a pending connection, or nothing if there is none. Never blocks.
-  std::optional<Socket> accept();
+  // On a listening socket: a pending connection, or nothing if there is none. Never blocks. `peer`
+  // becomes its other end, which peer_endpoint() does not know if that has reset it already.
+  std::optional<Socket> accept(Endpoint* peer = nullptr);
 
   // Transfer all bytes, or throw TimeoutError or NetworkError.
   void send_all(std::span<const std::byte> bytes, Deadline deadline);
