@@ -65,7 +65,7 @@ constexpr Flag kFlags[] = {
      [](D& d, const V& v) { d.rendezvous = to_address(v); }, ""},
     {kTorchrun, "rdzv_id", '\0', "ID",
      "name of the job, equal on all nodes (default: a random one)",
-     [](D& d, const V& v) { d.options.nodes.run_id = to_text(v, "an id"); }},
+     [](D& d, const V& v) { d.options.nodes.run_id = to_run_id(v); }},
     {kTorchrun, "rdzv_conf", '\0', "K=V,...",
      "timeout and join_timeout mean the same as --timeout_start; others are refused",
      [](D& d, const V& v) { d.options.nodes.start_timeout = to_rendezvous_timeout(v); }, ""},

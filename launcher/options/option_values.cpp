@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "ddp/base/number_in.h"
+#include "ddp/store/wire.h"
 #include "launcher/launch_error.h"
 
 namespace ddp::launcher {
@@ -68,6 +69,13 @@ NodeOptions::Backend to_backend(const FlagValue& value) {
       "{}={}: nodes meet in ddp-launch's own store; use static, or c10d, and give node 0's "
       "address as --rdzv_endpoint",
       value.source, value.text));
+}
+
+std::string to_run_id(const FlagValue& value) {
+  constexpr std::size_t kLongest = wire::kMaxKeyBytes / 2;  // with room for the rest of a key
+  if (value.text.size() <= kLongest) return to_text(value, "an id");
+  throw LaunchError(fmt::format("{}: an id of {} bytes is over the limit of {}", value.source,
+                                value.text.size(), kLongest));
 }
 
 std::string to_host(const FlagValue& value) {

@@ -29,6 +29,9 @@ struct Address {
 [[nodiscard]] int to_node_count(const FlagValue& value);
 [[nodiscard]] NodeOptions::Backend to_backend(const FlagValue& value);
 
+// The name of a job, which all keys of its workers contain: at most 32 KiB.
+[[nodiscard]] std::string to_run_id(const FlagValue& value);
+
 // "node0", "10.0.0.1", "::1", or, as torchrun has it, "[::1]".
 [[nodiscard]] std::string to_host(const FlagValue& value);
 // A host and an optional port: "node0:29400", "[::1]:29400"; "::1" has no port.

@@ -256,6 +256,13 @@ TEST_CASE("a flag is not taken for the value that another lacks", "[options]") {
   CHECK(parse({"--log_dir=-n", "x"}).logs.directory == "-n");
 }
 
+TEST_CASE("an id that is too long for the keys of a store is refused", "[options]") {
+  const std::string longest(32768, 'i');
+  CHECK(parse({"--rdzv_id=" + longest, "x"}).nodes.run_id == longest);
+  CHECK(parse_error({"--rdzv_id=" + longest + "i", "x"}) ==
+        "--rdzv_id: an id of 32769 bytes is over the limit of 32768");
+}
+
 TEST_CASE("torchrun's defaults that are empty count as not given", "[options]") {
   const Options options =
       parse({"--rdzv_endpoint=", "--rdzv_conf", "", "--local_ranks_filter=", "x"});
