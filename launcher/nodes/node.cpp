@@ -3,18 +3,16 @@
 
 #include <fmt/core.h>
 
-#include <sstream>
-
+#include "ddp/base/field_lines.h"
 #include "launcher/launch_error.h"
 
 namespace ddp::launcher {
 namespace {
 
-Node read_node(std::istringstream& lines) {
+Node read_node(FieldReader& fields) {
   Node node;
-  std::getline(lines, node.host);
-  lines >> node.launcher >> node.workers;
-  if (!lines) throw LaunchError(kOtherVersion);
+  fields >> node.host >> node.launcher >> node.workers;
+  if (!fields) throw LaunchError(kOtherVersion);
   return node;
 }
 
@@ -29,18 +27,17 @@ std::string serialize(const Node& node) {
 }
 
 Node parse_node(const std::string& entry) {
-  std::istringstream lines(entry);
-  return read_node(lines);
+  FieldReader fields(entry);
+  return read_node(fields);
 }
 
 std::vector<Node> parse_nodes(const std::string& entries, int count) {
-  std::istringstream lines(entries);
+  FieldReader fields(entries);
   std::vector<Node> nodes;
   std::string unique;
   while (static_cast<int>(nodes.size()) < count) {
-    nodes.push_back(read_node(lines));
-    lines >> unique;
-    lines.ignore();  // the end of its line
+    nodes.push_back(read_node(fields));
+    fields >> unique;
   }
   return nodes;
 }

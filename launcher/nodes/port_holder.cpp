@@ -16,6 +16,7 @@
 #include <utility>
 
 #include "ddp/base/error.h"
+#include "ddp/base/field_lines.h"
 #include "ddp/base/net/resolve.h"
 #include "ddp/base/system/process_status.h"
 #include "launcher/processes/process_tree.h"
@@ -37,7 +38,7 @@ bool parse_address(std::string_view text, TcpEntry& entry) {
 
 // "sl local_address rem_address st tx:rx tr:when retrnsmt uid timeout inode …"
 std::optional<TcpEntry> parse_tcp_line(const std::string& line) {
-  std::istringstream words(line);
+  WordReader words(line);
   std::string skipped;
   std::string local;
   std::string state;

@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "support/files.h"
+#include "support/grouping_locale.h"
 
 using namespace ddp;
 
@@ -33,6 +34,14 @@ TEST_CASE("the tightest CPU quota up the control-group tree counts", "[cpu]") {
     CHECK_FALSE(cpu_quota(source));
     write("cpu/cpu.cfs_quota_us", "400000\n");
     CHECK(cpu_quota(source) == 4.0);
+  }
+  SECTION("in a program whose locale groups digits") {
+    const ddp::test::GroupingLocale locale;
+    write("cpu.max", "250000 100000\n");
+    CHECK(cpu_quota({"0::/\n", mount}) == 2.5);
+    write("cpu/cpu.cfs_quota_us", "400000\n");
+    write("cpu/cpu.cfs_period_us", "100000\n");
+    CHECK(cpu_quota({"3:cpu:/\n", mount}) == 4.0);
   }
   SECTION("nonsense is no quota") {
     CHECK_FALSE(cpu_quota({"", mount}));

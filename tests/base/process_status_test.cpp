@@ -18,6 +18,7 @@
 #include "ddp/base/system/home_process.h"
 #include "ddp/base/system/key_press.h"
 #include "support/becomes_true.h"
+#include "support/grouping_locale.h"
 
 using namespace ddp;
 using ddp::test::becomes_true;
@@ -68,6 +69,14 @@ TEST_CASE("process states are read from /proc", "[process-status]") {
   CHECK(own->parent == ::getppid());
   CHECK_FALSE(own->is_exiting());
   CHECK_FALSE(own->is_stopped());
+}
+
+TEST_CASE("process states are read whatever the program's locale is", "[process-status]") {
+  const test::GroupingLocale locale;
+  const auto own = read_process(::getpid());
+  REQUIRE(own);
+  CHECK(own->pid == ::getpid());
+  CHECK(own->parent == ::getppid());
 }
 
 TEST_CASE("a process lives on after its main thread has ended, until it is killed",

@@ -9,6 +9,7 @@
 #include "ddp/collectives/start/backend_choice.h"
 #include "ddp/store/tcp_server.h"
 #include "ddp/store/tcp_store.h"
+#include "support/grouping_locale.h"
 #include "support/groups.h"
 
 using namespace ddp;
@@ -186,6 +187,25 @@ TEST_CASE("a process may create its group again", "[rendezvous]") {
       group->all_reduce(buffer_of(std::span(&sum, 1))).wait();
       expect(sum == 3, "0 + 1 + 2");
     }
+  });
+}
+
+TEST_CASE("a program whose locale groups digits starts a group and reduces", "[rendezvous]") {
+  const test::GroupingLocale locale;
+  const Backend backend = GENERATE(Backend::kShm, Backend::kTcp);
+  const auto store = std::make_shared<HashStore>();
+  test::run_ranks(3, [&](int rank) {
+    const auto group = init_process_group({.backend = backend,
+                                           .device = DeviceChoice::kCpu,
+                                           .rank = rank,
+                                           .world_size = 3,
+                                           .store = store,
+                                           .ranks_are_threads = true,
+                                           .address = "127.0.0.1",
+                                           .start_timeout = 20s});
+    double sum = rank;
+    group->all_reduce(buffer_of(std::span(&sum, 1))).wait();
+    expect(sum == 3, "0 + 1 + 2");
   });
 }
 

@@ -22,6 +22,7 @@
 #include "soak/checkpoint_kills.h"
 #include "support/checkpoints.h"
 #include "support/files.h"
+#include "support/grouping_locale.h"
 #include "support/in_child.h"
 #include "support/run_ranks.h"
 
@@ -126,6 +127,7 @@ TEST_CASE("only one training at a time can save to a directory", "[checkpoint][w
   CheckpointDirectory second({.path = directory.path()});
   {
     const ddp::CheckpointWriter writer(first);
+    const ddp::test::GroupingLocale locale;
     CHECK_THAT(error_of([&] { const ddp::CheckpointWriter another(second); }),
                Contains(directory.path().string() + ": " + ddp::describe_process(::getpid()) +
                         " is writing there: another job, or another rank of this one"));

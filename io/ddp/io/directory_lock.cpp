@@ -12,11 +12,11 @@
 #include <exception>
 #include <fstream>
 #include <optional>
-#include <sstream>
 #include <string>
 #include <system_error>
 
 #include "ddp/base/error.h"
+#include "ddp/base/field_lines.h"
 #include "ddp/base/log.h"
 #include "ddp/base/system/process_status.h"
 #include "ddp/io/atomic_file.h"
@@ -28,7 +28,7 @@ namespace {
 // One of /proc/locks: "1: FLOCK  ADVISORY  WRITE 4711 fe:00:11043045 0 EOF", with the file's device
 // and inode; see proc(5). The pid of a process that is not to be seen from here is not positive.
 std::optional<pid_t> holder_in(const std::string& line, const struct stat& file) {
-  std::istringstream words(line);
+  WordReader words(line);
   std::string skipped, kind, place;
   pid_t pid = 0;
   words >> skipped >> kind >> skipped >> skipped >> pid >> place;

@@ -2,14 +2,18 @@
 //
 // The text format of values that ranks send each other: one field per line, so no field may
 // contain a newline. Numbers are written as in C, whatever the program's locale is, since a rank on
-// another host may have a different one.
+// another host may have a different one. And a reader of the words of a line, of our own or of a
+// file of the kernel, who writes as in C, too.
 #pragma once
 
+#include <charconv>
 #include <concepts>
 #include <iterator>
 #include <locale>
+#include <optional>
 #include <sstream>
 #include <string>
+#include <vector>
 
 namespace ddp {
 
@@ -29,6 +33,40 @@ class FieldWriter {
   std::ostringstream text_;
 };
 
+// Reads numbers and words with blanks between them. A stream in the program's locale may take the
+// blank for the separator of thousands, and so two numbers for one. Like a std::istream, it
+// converts to false once a word was missing or was not a number where one was requested.
+class WordReader {
+ public:
+  explicit WordReader(const std::string& text) : words_(text) {
+    words_.imbue(std::locale::classic());
+  }
+
+  template <class T>
+  WordReader& operator>>(T& word) {
+    words_ >> word;
+    return *this;
+  }
+
+  [[nodiscard]] bool is_at_end() { return words_.peek() == std::istringstream::traits_type::eof(); }
+  explicit operator bool() const { return !words_.fail(); }
+
+ private:
+  std::istringstream words_;
+};
+
+// The numbers of a text that has nothing else.
+template <std::integral T>
+std::optional<std::vector<T>> numbers_in(const std::string& text) {
+  std::vector<T> numbers;
+  std::string word;
+  for (WordReader words(text); words >> word;) {
+    const char* const end = word.data() + word.size();
+    if (std::from_chars(word.data(), end, numbers.emplace_back()).ptr != end) return std::nullopt;
+  }
+  return numbers;
+}
+
 // Reads the fields that a FieldWriter wrote. Like a std::istream, it converts to false once a field
 // was missing or was not a number where one was requested.
 class FieldReader {
@@ -43,9 +81,8 @@ class FieldReader {
   FieldReader& operator>>(T& field) {
     std::string line;
     std::getline(lines_, line);
-    std::istringstream number(line);
-    number.imbue(std::locale::classic());
-    if (!(number >> field) || number.peek() != std::istringstream::traits_type::eof()) {
+    WordReader number(line);
+    if (!(number >> field) || !number.is_at_end()) {
       lines_.setstate(std::ios::failbit);
     }
     return *this;

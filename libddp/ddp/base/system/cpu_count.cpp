@@ -11,6 +11,8 @@
 #include <string>
 #include <thread>
 
+#include "ddp/base/field_lines.h"
+
 namespace ddp {
 namespace {
 
@@ -18,22 +20,28 @@ constexpr std::size_t kWordBits = std::numeric_limits<unsigned long>::digits;
 
 using Quota = std::optional<double>;
 
-// Version 2: "max 100000" or "150000 100000".
-Quota read_v2(const std::string& folder) {
-  std::ifstream file(folder + "/cpu.max");
+// Empty if there is no such file.
+std::string quota_line(const std::string& path) {
+  std::string line;
+  std::ifstream file(path);
+  std::getline(file, line);
+  return line;
+}
+
+// "150000 100000": the microseconds of CPU time in each period. Version 2 has "max" for no quota,
+// and version 1 has -1.
+Quota parse_quota(const std::string& text) {
   double quota = 0;
   double period = 0;
-  if (!(file >> quota >> period) || period <= 0) return std::nullopt;
+  if (!(WordReader(text) >> quota >> period) || quota <= 0 || period <= 0) return std::nullopt;
   return quota / period;
 }
 
-// Version 1: quota -1 = none.
+Quota read_v2(const std::string& folder) { return parse_quota(quota_line(folder + "/cpu.max")); }
+
 Quota read_v1(const std::string& folder) {
-  double quota = 0;
-  double period = 0;
-  if (!(std::ifstream(folder + "/cpu.cfs_quota_us") >> quota) || quota <= 0) return std::nullopt;
-  if (!(std::ifstream(folder + "/cpu.cfs_period_us") >> period) || period <= 0) return std::nullopt;
-  return quota / period;
+  return parse_quota(quota_line(folder + "/cpu.cfs_quota_us") + ' ' +
+                     quota_line(folder + "/cpu.cfs_period_us"));
 }
 
 }  // namespace

@@ -12,8 +12,8 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
-#include <sstream>
 
+#include "ddp/base/field_lines.h"
 #include "ddp/base/file_descriptor.h"
 #include "ddp/base/printable.h"
 
@@ -85,8 +85,8 @@ std::optional<ProcessStat> parse_process_stat(std::string_view text) {
   if (name_end == std::string_view::npos) return std::nullopt;
   ProcessStat result;
   std::string skipped;
-  std::istringstream before{std::string(text.substr(0, text.find(' ')))};
-  std::istringstream after{std::string(text.substr(name_end + 1))};
+  WordReader before(std::string(text.substr(0, text.find(' '))));
+  WordReader after(std::string(text.substr(name_end + 1)));
   if (!(before >> result.pid)) return std::nullopt;
   after >> result.state >> result.parent >> result.group >> skipped >> skipped >> skipped >>
       result.flags;

@@ -2,9 +2,6 @@
 #include "ddp/collectives/hang/rank_progress.h"
 
 #include <algorithm>
-#include <iterator>
-#include <locale>
-#include <sstream>
 
 #include "ddp/base/error.h"
 
@@ -15,12 +12,6 @@ std::string numbers_of(const std::vector<int>& ranks) {
   std::string text;
   for (const int rank : ranks) text += (text.empty() ? "" : " ") + std::to_string(rank);
   return text;
-}
-
-std::vector<int> parse_numbers(const std::string& text) {
-  std::istringstream numbers(text);
-  numbers.imbue(std::locale::classic());
-  return {std::istream_iterator<int>(numbers), {}};
 }
 
 }  // namespace
@@ -47,13 +38,16 @@ RankProgress parse_rank_progress(const std::string& text) {
   RankProgress progress;
   fields >> progress.who >> progress.heartbeat >> progress.time_ms >> progress.step >>
       progress.is_in_step >> progress.has_left_step >> progress.is_inside >> progress.busy_with;
+  bool is_complete = true;
   while (fields && fields.has_more()) {
     GroupProgress& group = progress.groups.emplace_back();
     std::string awaited;
     fields >> group.collectives >> group.name >> group.waits_for >> awaited;
-    group.awaited = parse_numbers(awaited);
+    const auto ranks = numbers_in<int>(awaited);
+    is_complete = is_complete && ranks;
+    group.awaited = ranks.value_or(std::vector<int>());
   }
-  if (!fields) {
+  if (!fields || !is_complete) {
     throw NetworkError("[progress] this is not a description of a rank's progress: \"" + text +
                        "\"");
   }

@@ -3,10 +3,10 @@
 
 #include <unistd.h>
 
-#include <sstream>
 #include <string>
 
 #include "ddp/base/error.h"
+#include "ddp/base/field_lines.h"
 #include "ddp/base/round_up.h"
 #include "ddp/base/system/cpu_count.h"
 #include "ddp/collectives/meeting/group_start.h"
@@ -67,17 +67,19 @@ void Segment::create(const GroupConfig& config) {
   find_parts();
   header().layout = kLayout;
   const SharedMemory::Name name = memory_->name();
-  config.store->set(kSegment, std::to_string(name.pid) + " " + std::to_string(name.fd) + " " +
-                                  std::to_string(name.inode) + " " +
-                                  std::to_string(name.size_bytes));
+  FieldWriter fields;
+  fields << name.pid << name.fd << name.inode << name.size_bytes;
+  config.store->set(kSegment, fields.text());
 }
 
 void Segment::open(const GroupConfig& config) {
   const std::string key = kSegment;
   await_start(config, *config.store, {&key, 1}, config.start_timeout);
-  std::istringstream text(config.store->get(key));
+  const std::string text = config.store->get(key);
+  FieldReader fields(text);
   SharedMemory::Name name;
-  text >> name.pid >> name.fd >> name.inode >> name.size_bytes;
+  fields >> name.pid >> name.fd >> name.inode >> name.size_bytes;
+  if (!fields) throw NetworkError("[shm] this is not a segment's name: \"" + text + "\"");
   memory_ = SharedMemory::open(name);
   find_parts();
   if (name.size_bytes != Layout(ranks_).size_bytes || header().layout != kLayout) {

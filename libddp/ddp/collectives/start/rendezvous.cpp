@@ -5,12 +5,12 @@
 
 #include <algorithm>
 #include <optional>
-#include <sstream>
 #include <string>
 #include <string_view>
 #include <utility>
 
 #include "ddp/base/error.h"
+#include "ddp/base/field_lines.h"
 #include "ddp/base/rank_list.h"
 #include "ddp/collectives/failure/group_failure.h"
 #include "ddp/collectives/meeting/let_all_read.h"
@@ -209,12 +209,10 @@ std::optional<Hello> find_hello(Store& store, int rank) {
 }
 
 Plan parse_plan(const std::string& text) {
-  std::istringstream words(text);
-  std::string backend;
-  words >> backend;
-  Plan plan{parse_backend(backend), {}};
-  for (int host = 0; words >> host;) plan.hosts.push_back(host);
-  return plan;
+  const std::size_t blank = std::min(text.find(' '), text.size());
+  const auto hosts = numbers_in<int>(text.substr(blank));
+  if (!hosts) throw NetworkError("[init] this is not a plan: \"" + text + "\"");
+  return {parse_backend(text.substr(0, blank)), *hosts};
 }
 
 }  // namespace
