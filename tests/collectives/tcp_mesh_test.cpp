@@ -2,9 +2,16 @@
 #include "ddp/collectives/tcp/tcp_mesh.h"
 #include "ddp/base/net/socket.h"
 
-#include <catch2/catch.hpp>
+#include <fcntl.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <array>
+#include <atomic>
+#include <catch2/catch.hpp>
+#include <cerrno>
+#include <limits>
 #include <memory>
 #include <sstream>
 #include <string>
@@ -35,6 +42,15 @@ std::vector<Socket> connect_rank(Store& store, int rank, int ranks, Deadline dea
                       wait);
 }
 
+// The lowest number that no descriptor has.
+int free_descriptor() {
+  const FileDescriptor copy(::fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 0));
+  return copy.get();
+}
+
+// Used by accept4() below: new descriptors are less than this.
+std::atomic<int> acceptable_descriptors = std::numeric_limits<int>::max();
+
 // Where a rank listens, once it has published that.
 Endpoint endpoint_of(Store& store, int rank) {
   const std::string text = store.get("tcp/" + std::to_string(rank), 20s);
@@ -45,6 +61,15 @@ Endpoint endpoint_of(Store& store, int rank) {
 }
 
 }  // namespace
+
+// Replaces the C library's function, since a real limit would concern the callers, too.
+extern "C" int accept4(int listener, sockaddr* address, socklen_t* length, int flags) {
+  if (free_descriptor() >= acceptable_descriptors) {
+    errno = EMFILE;
+    return -1;
+  }
+  return static_cast<int>(::syscall(SYS_accept4, listener, address, length, flags));
+}
 
 TEST_CASE("a mesh connects each rank with each, whatever strangers call", "[tcp]") {
   constexpr int kRanks = 4;
@@ -80,6 +105,32 @@ TEST_CASE("a mesh connects each rank with each, whatever strangers call", "[tcp]
       expect(hello == std::array{peer, rank}, "the peer is who it should be");
     }
   });
+}
+
+TEST_CASE("strangers who say nothing do not take the places of ranks", "[tcp]") {
+  const bool is_short_of_descriptors = GENERATE(true, false);
+  const int count = is_short_of_descriptors ? 30 : 100;
+  acceptable_descriptors = std::numeric_limits<int>::max();
+  const auto store = std::make_shared<HashStore>();
+  test::run_ranks(3, [&](int rank) {
+    const Deadline deadline = Deadline::after(20s);
+    if (rank == 2) {
+      const Endpoint endpoint = endpoint_of(*store, 0);
+      std::vector<Socket> strangers;
+      if (is_short_of_descriptors) acceptable_descriptors = free_descriptor() + count + 5;
+      for (int i = 0; i < count; ++i) strangers.push_back(Socket::connect(endpoint, deadline));
+      const bool is_dropped = strangers.front().wait_readable(Deadline::after(5s));
+      store->set("strangers", "are there");
+      expect(is_dropped, "the first stranger makes room");
+      store->wait(std::vector<std::string>{"done"}, 20s);
+      return;
+    }
+    if (rank == 1) store->wait(std::vector<std::string>{"strangers"}, 20s);
+    const std::vector<Socket> links = connect_rank(*store, rank, 2, deadline);
+    expect(links[static_cast<std::size_t>(1 - rank)].is_open(), "a connection to the peer");
+    if (rank == 0) store->set("done", "");
+  });
+  acceptable_descriptors = std::numeric_limits<int>::max();
 }
 
 TEST_CASE("a mesh in which ranks are missing says which did not call, or which it could not reach",

@@ -6,6 +6,7 @@
 #include <poll.h>
 
 #include <array>
+#include <cerrno>
 #include <cstdint>
 #include <optional>
 #include <random>
@@ -111,14 +112,38 @@ class Reception {
       if (missing.empty()) return;
       progress.set("no connection from " + names.ranks(missing) + " has come to " + own);
       if (!wait(deadline)) throw TimeoutError(names.ranks(missing) + " did not call");
-      while (std::optional<Socket> socket = listener_.accept()) {
-        callers_.emplace_back(std::move(*socket));
+      for (std::size_t i = 0; i < kStrangers && accept_one(); ++i) {
       }
-      std::erase_if(callers_, [this](Caller& caller) { return is_done(caller); });
+      keep_callers(links_.size() + kStrangers);
     }
   }
 
  private:
+  // How many callers may be waiting beside the ranks.
+  static constexpr std::size_t kStrangers = 64;
+
+  // False if nobody calls, or there was no descriptor left, for which this rank must not fail:
+  // strangers may have taken them.
+  [[nodiscard]] bool accept_one() {
+    try {
+      std::optional<Socket> socket = listener_.accept();
+      if (socket) callers_.emplace_back(std::move(*socket));
+      return socket.has_value();
+    } catch (const SystemError& error) {
+      const bool is_exhausted = error.error_number() == EMFILE || error.error_number() == ENFILE;
+      if (!is_exhausted || callers_.empty()) throw;
+      keep_callers(callers_.size() - 1);
+      return false;
+    }
+  }
+
+  // Ranks greet at once, so those who have said nothing for longest are strangers.
+  void keep_callers(std::size_t most) {
+    std::erase_if(callers_, [this](Caller& caller) { return is_done(caller); });
+    if (callers_.size() > most)
+      callers_.erase(callers_.begin(), callers_.end() - static_cast<std::ptrdiff_t>(most));
+  }
+
   [[nodiscard]] bool wait(Deadline deadline) const {
     std::vector<pollfd> entries = {{listener_.fd(), POLLIN, 0}};
     for (const Caller& caller : callers_) entries.push_back({caller.socket().fd(), POLLIN, 0});
