@@ -33,6 +33,7 @@
 #include "support/descriptor_limit.h"
 #include "support/hex.h"
 #include "support/loopback.h"
+#include "support/refused_memory.h"
 #include "support/run_ranks.h"
 #include "support/sanitizers.h"
 #include "support/stderr_capture.h"
@@ -103,6 +104,12 @@ std::size_t resident_bytes() {
 // Used by accept4() below.
 std::atomic<bool> has_descriptors = true;
 std::atomic<bool> has_memory = true;
+
+std::string wait_for_key(std::string_view key) {
+  std::string bytes;
+  wire::Writer(bytes).opcode(wire::Opcode::kWait).integer(std::uint64_t{1}).bytes(key);
+  return bytes;
+}
 
 }  // namespace
 
@@ -324,6 +331,25 @@ TEST_CASE("a server that lacks memory for a connection goes on and accepts it la
   has_memory = true;
   CHECK_NOTHROW(TcpStore(server.endpoint(), 5s).set("k", "v"));
   CHECK_THAT(log.text(), Catch::Contains("bad_alloc"));
+}
+
+TEST_CASE("a server that lacks memory to drop a client drops it later", "[store]") {
+  const TcpServer server(kLoopback);
+  TcpStore store(server.endpoint(), 5s);
+  auto first = std::make_unique<RawClient>(server.endpoint());
+  RawClient second(server.endpoint());
+  first->validate().send(wait_for_key("/queue") + ping(1));
+  CHECK(first->receive(4) == hex("01000000"));
+  second.validate().send(wait_for_key("/queue") + ping(2));
+  CHECK(second.receive(4) == hex("02000000"));
+  store.queue_push("queue", "element");
+  CHECK(first->receive(1) == hex("00"));  // it was woken
+  {
+    const test::RefusedMemory memory("ddp-store");
+    first.reset();
+    CHECK(test::becomes_true([&] { return memory.refusals() >= 10; }));
+  }
+  CHECK(second.receive(1) == hex("00"));  // for the element
 }
 
 // Anyone who reaches the port can connect as often as they like.

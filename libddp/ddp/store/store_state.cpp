@@ -80,11 +80,13 @@ void StoreState::forget(ClientId client) {
   std::erase_if(waits_by_key_, [](const auto& entry) { return entry.second.empty(); });
   for (auto& [key, clients] : barriers_) std::erase(clients, client);
   std::erase_if(barriers_, [](const auto& entry) { return entry.second.empty(); });
-  const auto woken = woken_.extract(client);
-  if (woken.empty()) return;
-  for (const std::string& key : woken.mapped()) {
-    if (queues_.contains(key)) wake_one(key);
+  const auto woken = woken_.find(client);
+  if (woken == woken_.end()) return;
+  std::vector<std::string>& keys = woken->second;
+  for (; !keys.empty(); keys.pop_back()) {
+    if (queues_.contains(keys.back())) wake_one(keys.back());
   }
+  woken_.erase(client);
 }
 
 void StoreState::set(std::string_view key, std::string_view value) {
@@ -243,8 +245,8 @@ void StoreState::end_wait(WaitId id) {
   for (const auto& [key, queue] : queues_) {
     if (awaits(id, key)) woken_[client].push_back(key);
   }
-  waits_.erase(id);
   reply_integer(client, wire::kStopWaiting);
+  waits_.erase(id);
 }
 
 // Whether the key, which may have come since, did not exist when the wait began.

@@ -29,7 +29,7 @@ class StoreState {
   void handle(ClientId client, const wire::Request& request);
 
   // Drops the waits of a client that is gone, or has cancelled them. An element that it was woken
-  // for is for another one.
+  // for is for another one. If it throws, since memory is short, it can be called again.
   void forget(ClientId client);
 
  private:

@@ -26,44 +26,24 @@
 #include "ddp/base/threads/background_thread.h"
 #include "ddp/base/threads/spin.h"
 #include "ddp/store/loopback_guard.h"
+#include "ddp/store/served_connection.h"
 #include "ddp/store/store_state.h"
 #include "ddp/store/wire.h"
 
 namespace ddp {
 namespace {
 
+using Connection = ServedConnection;
 using ClientId = StoreState::ClientId;
 
 constexpr ClientId kListener = 0;
 constexpr ClientId kWakeUp = 1;
 constexpr ClientId kFirstClient = 2;
 
-constexpr std::size_t kReadBytes = std::size_t{64} << 10;
 constexpr const char* kStranger =
     "it is not a store client (it did not send VALIDATE with the right magic number; "
     "PyTorch 1.x sends none and needs a store that rank 0 hosts: "
     "ddp-launch --store worker)";
-
-struct Connection {
-  Socket socket;
-  Endpoint peer;                 // asked at accept: after a reset the socket no longer knows it
-  std::vector<std::byte> input;  // an unfinished request; usually empty
-  std::size_t needed_bytes = 1;  // parsing cannot succeed before input holds this much
-  std::string output;
-  std::size_t sent_bytes = 0;  // of output
-  bool validated = false;
-  bool waits_for_writable = false;
-
-  [[nodiscard]] std::size_t backlog_bytes() const { return output.size() - sent_bytes; }
-
-  // Keeps the memory in proportion to what is still unsent.
-  void forget_sent() {
-    if (sent_bytes <= output.size() / 2) return;
-    output.erase(0, sent_bytes);
-    sent_bytes = 0;
-    if (output.capacity() > kReadBytes) output.shrink_to_fit();
-  }
-};
 
 void check_system(int result, const char* action) {
   if (result < 0) throw SystemError(std::string("[tcp_server] ") + action, errno);
@@ -128,9 +108,10 @@ class TcpServer::Impl {
     while (!is_over()) {
       if (is_stopping_.load()) stop_listening();
       const std::span<const epoll_event> events = wait_for_events();
-      if (!accepting_ && next_accept_.passed()) set_accepting(true);
+      if (!accepting_ && next_accept_.passed()) resume_accepting();
       for (const epoll_event& event : events) handle_event(event);
       flush_replies();
+      while (!broken_.empty() && drop_broken()) flush_replies();
     }
   }
 
@@ -159,6 +140,7 @@ class TcpServer::Impl {
 
   // In ms; -1: until an event comes.
   [[nodiscard]] int longest_sleep() const {
+    if (!broken_.empty()) return static_cast<int>(kAcceptPause.count());  // memory was short
     if (!accepting_) return static_cast<int>(next_accept_.remaining().count());
     return is_stopping_.load() ? static_cast<int>(end_.remaining().count()) : -1;
   }
@@ -168,16 +150,17 @@ class TcpServer::Impl {
     if (id == kListener) return accept_all();
     if (id == kWakeUp) return wake_up_.acknowledge();
     const auto found = connections_.find(id);
-    if (found == connections_.end()) return;  // dropped earlier in this round
+    if (found == connections_.end() || found->second.is_broken) return;
     try {
       if ((event.events & EPOLLOUT) != 0) flush(id, found->second);
       if ((event.events & ~EPOLLOUT) != 0) receive(id, found->second);
     } catch (const std::exception& error) {  // also: out of memory
-      drop(id, error);
+      give_up(id, found->second, error);
     }
   }
 
   void accept_all() {
+    if (!accepting_) return;
     try {
       for (Entrance& entrance : entrances_) {
         Endpoint peer;
@@ -192,6 +175,7 @@ class TcpServer::Impl {
 
   void admit(Socket socket, const Endpoint& peer) {
     const ClientId id = next_client_++;
+    if (broken_.capacity() <= connections_.size()) broken_.reserve(2 * connections_.size() + 1);
     watch(socket.fd(), id, EPOLLIN, EPOLL_CTL_ADD);
     Connection connection;
     connection.peer = peer;
@@ -209,20 +193,29 @@ class TcpServer::Impl {
 
   // Descriptors are exhausted, or memory: pending connections stay in the kernel's backlog for a
   // while.
-  void pause_accepting(const std::exception& error) {
+  void pause_accepting(const std::exception& error) noexcept {
     next_accept_ = Deadline::after(kAcceptPause);
-    set_accepting(false);
+    accepting_ = false;
     log_if_possible([&] {
+      watch_entrances(EPOLL_EVENTS{});
       no_descriptors_.log(std::string("[tcp_server] ") + error.what() + "; " +
                           std::to_string(connections_.size()) +
                           " are open; trying again (ulimit -n is the limit of open files)");
     });
   }
 
-  void set_accepting(bool accepting) {
-    accepting_ = accepting;
+  void resume_accepting() noexcept {
+    try {
+      watch_entrances(EPOLLIN);
+      accepting_ = true;
+    } catch (const std::exception& error) {
+      pause_accepting(error);
+    }
+  }
+
+  void watch_entrances(EPOLL_EVENTS events) {
     for (const Entrance& entrance : entrances_) {
-      watch(entrance.socket.fd(), kListener, accepting ? EPOLLIN : EPOLL_EVENTS{}, EPOLL_CTL_MOD);
+      watch(entrance.socket.fd(), kListener, events, EPOLL_CTL_MOD);
     }
   }
 
@@ -296,16 +289,14 @@ class TcpServer::Impl {
     throw NetworkError("it does not read its replies");
   }
 
-  // Dropping a client may end another one's wait, and so add to pending_.
   void flush_replies() {
-    for (std::size_t i = 0; i < pending_.size(); ++i) {
-      const ClientId id = pending_[i];
+    for (const ClientId id : pending_) {
       const auto found = connections_.find(id);
-      if (found == connections_.end()) continue;
+      if (found == connections_.end() || found->second.is_broken) continue;
       try {
         flush(id, found->second);
       } catch (const std::exception& error) {
-        drop(id, error);
+        give_up(id, found->second, error);
       }
     }
     pending_.clear();
@@ -326,11 +317,26 @@ class TcpServer::Impl {
     }
   }
 
-  void drop(ClientId id, const std::exception& reason) {
-    const auto found = connections_.find(id);
-    log_if_possible([&] { log_drop(found->second, reason); });
-    state_.forget(id);
-    connections_.erase(found);
+  // Allocates nothing that it needs, since the reason may be that memory is exhausted: admit() has
+  // reserved the place.
+  void give_up(ClientId id, Connection& connection, const std::exception& reason) noexcept {
+    log_if_possible([&] { log_drop(connection, reason); });
+    connection.is_broken = true;
+    broken_.push_back(id);
+  }
+
+  // Dropping a client may end another one's wait, for which memory may be short: then false, and
+  // the rest is for the next round.
+  bool drop_broken() noexcept {
+    try {
+      for (; !broken_.empty(); broken_.pop_back()) {
+        state_.forget(broken_.back());
+        connections_.erase(broken_.back());
+      }
+      return true;
+    } catch (const std::exception&) {
+      return false;
+    }
   }
 
   // A client that just disconnected is not worth a line; one that misbehaved causes a warning.
@@ -370,6 +376,7 @@ class TcpServer::Impl {
   LimitedWarning drops_;
   std::vector<std::byte> read_buffer_ = std::vector<std::byte>(kReadBytes);
   std::vector<ClientId> pending_;  // clients with fresh output
+  std::vector<ClientId> broken_;   // clients to drop
   wire::Request request_;
   Deadline end_ = Deadline::after(Timeout(0));  // written once, before is_stopping_
   std::atomic<bool> is_stopping_ = false;
