@@ -321,6 +321,21 @@ TEST_CASE("a server knows from where a connection came that was reset before it 
   CHECK_THAT(log.text(), Catch::Contains(from + ": "));
 }
 
+TEST_CASE("a server without free descriptors drops connections that have said nothing", "[store]") {
+  const TcpServer server(kLoopback);
+  TcpStore store(server.endpoint(), 5s);
+  const test::StderrCapture log;
+  const Socket silent = Socket::connect(server.endpoint(), Deadline::after(5s));
+  store.add("busy", 1);
+  has_descriptors = false;
+  const Socket waiting = Socket::connect(server.endpoint(), Deadline::after(5s));
+  const bool is_dropped = silent.wait_readable(Deadline::after(25s));
+  has_descriptors = true;
+  CHECK(is_dropped);
+  CHECK(store.add("busy", 1) == 2);
+  CHECK_THAT(log.text(), Catch::Contains("it has said nothing for 5 s"));
+}
+
 TEST_CASE("a server that lacks memory for a connection goes on and accepts it later", "[store]") {
   const TcpServer server(kLoopback);
   TcpStore store(server.endpoint(), 5s);

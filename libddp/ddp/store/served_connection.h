@@ -7,6 +7,7 @@
 
 #include "ddp/base/endpoint.h"
 #include "ddp/base/net/socket.h"
+#include "ddp/base/time.h"
 
 namespace ddp {
 
@@ -15,6 +16,8 @@ inline constexpr std::size_t kReadBytes = std::size_t{64} << 10;
 
 // A connection as the server of a store has it.
 struct ServedConnection {
+  static constexpr Timeout kSilence{5000};
+
   Socket socket;
   Endpoint peer;                 // asked at accept: after a reset the socket no longer knows it
   std::vector<std::byte> input;  // an unfinished request; usually empty
@@ -22,6 +25,7 @@ struct ServedConnection {
   std::string output;
   std::size_t sent_bytes = 0;  // of output
   bool validated = false;
+  Deadline validate_by = Deadline::after(kSilence);  // then it may have to make room
   bool waits_for_writable = false;
   bool is_broken = false;  // to be dropped at the end of the round
 

@@ -9,7 +9,6 @@
 #include <cerrno>
 #include <optional>
 #include <span>
-#include <stdexcept>
 #include <string>
 #include <thread>
 #include <unordered_map>
@@ -25,7 +24,7 @@
 #include "ddp/base/system/descriptor_limit.h"
 #include "ddp/base/threads/background_thread.h"
 #include "ddp/base/threads/spin.h"
-#include "ddp/store/loopback_guard.h"
+#include "ddp/store/entrance.h"
 #include "ddp/store/served_connection.h"
 #include "ddp/store/store_state.h"
 #include "ddp/store/wire.h"
@@ -47,29 +46,6 @@ constexpr const char* kStranger =
 
 void check_system(int result, const char* action) {
   if (result < 0) throw SystemError(std::string("[tcp_server] ") + action, errno);
-}
-
-struct Entrance {
-  explicit Entrance(const Endpoint& endpoint) : socket(Socket::listen(endpoint)) {}
-
-  Socket socket;
-  std::optional<LoopbackGuard> guard = LoopbackGuard::of(socket);
-};
-
-std::vector<Entrance> open_entrances(std::span<const Endpoint> endpoints) {
-  std::vector<Entrance> entrances;
-  std::optional<SystemError> first_error;
-  for (const Endpoint& endpoint : endpoints) {
-    try {
-      entrances.emplace_back(endpoint);
-    } catch (const SystemError& error) {
-      if (!is_of_another_host(error)) throw;
-      if (!first_error) first_error = error;
-    }
-  }
-  if (!entrances.empty()) return entrances;
-  if (first_error) throw SystemError(*first_error);
-  throw std::invalid_argument("[tcp_server] no endpoint given");
 }
 
 }  // namespace
@@ -198,10 +174,20 @@ class TcpServer::Impl {
     accepting_ = false;
     log_if_possible([&] {
       watch_entrances(EPOLL_EVENTS{});
+      drop_silent();
       no_descriptors_.log(std::string("[tcp_server] ") + error.what() + "; " +
                           std::to_string(connections_.size()) +
                           " are open; trying again (ulimit -n is the limit of open files)");
     });
+  }
+
+  // Strangers may have taken the descriptors.
+  void drop_silent() {
+    const NetworkError reason("it has said nothing for 5 s, and its descriptor is needed");
+    for (auto& [id, connection] : connections_) {
+      const bool is_silent = !connection.validated && connection.validate_by.passed();
+      if (is_silent && !connection.is_broken) give_up(id, connection, reason);
+    }
   }
 
   void resume_accepting() noexcept {
