@@ -2,7 +2,6 @@
 #include "ddp/collectives/tcp/tcp_mesh.h"
 #include "ddp/base/net/socket.h"
 
-#include <fcntl.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -11,6 +10,9 @@
 #include <atomic>
 #include <catch2/catch.hpp>
 #include <cerrno>
+#include <cstddef>
+#include <filesystem>
+#include <iterator>
 #include <limits>
 #include <memory>
 #include <sstream>
@@ -42,14 +44,12 @@ std::vector<Socket> connect_rank(Store& store, int rank, int ranks, Deadline dea
                       wait);
 }
 
-// The lowest number that no descriptor has.
-int free_descriptor() {
-  const FileDescriptor copy(::fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 0));
-  return copy.get();
+std::ptrdiff_t open_descriptor_count() {
+  return std::distance(std::filesystem::directory_iterator("/proc/self/fd"), {});
 }
 
-// Used by accept4() below: new descriptors are less than this.
-std::atomic<int> acceptable_descriptors = std::numeric_limits<int>::max();
+// accept4() below lets no more be open.
+std::atomic<std::ptrdiff_t> most_descriptors = std::numeric_limits<std::ptrdiff_t>::max();
 
 // Where a rank listens, once it has published that.
 Endpoint endpoint_of(Store& store, int rank) {
@@ -64,7 +64,7 @@ Endpoint endpoint_of(Store& store, int rank) {
 
 // Replaces the C library's function, since a real limit would concern the callers, too.
 extern "C" int accept4(int listener, sockaddr* address, socklen_t* length, int flags) {
-  if (free_descriptor() >= acceptable_descriptors) {
+  if (open_descriptor_count() >= most_descriptors) {
     errno = EMFILE;
     return -1;
   }
@@ -110,14 +110,14 @@ TEST_CASE("a mesh connects each rank with each, whatever strangers call", "[tcp]
 TEST_CASE("strangers who say nothing do not take the places of ranks", "[tcp]") {
   const bool is_short_of_descriptors = GENERATE(true, false);
   const int count = is_short_of_descriptors ? 30 : 100;
-  acceptable_descriptors = std::numeric_limits<int>::max();
+  most_descriptors = std::numeric_limits<std::ptrdiff_t>::max();
   const auto store = std::make_shared<HashStore>();
   test::run_ranks(3, [&](int rank) {
     const Deadline deadline = Deadline::after(20s);
     if (rank == 2) {
       const Endpoint endpoint = endpoint_of(*store, 0);
       std::vector<Socket> strangers;
-      if (is_short_of_descriptors) acceptable_descriptors = free_descriptor() + count + 5;
+      if (is_short_of_descriptors) most_descriptors = open_descriptor_count() + count + 5;
       for (int i = 0; i < count; ++i) strangers.push_back(Socket::connect(endpoint, deadline));
       const bool is_dropped = strangers.front().wait_readable(Deadline::after(5s));
       store->set("strangers", "are there");
@@ -130,7 +130,7 @@ TEST_CASE("strangers who say nothing do not take the places of ranks", "[tcp]") 
     expect(links[static_cast<std::size_t>(1 - rank)].is_open(), "a connection to the peer");
     if (rank == 0) store->set("done", "");
   });
-  acceptable_descriptors = std::numeric_limits<int>::max();
+  most_descriptors = std::numeric_limits<std::ptrdiff_t>::max();
 }
 
 TEST_CASE("a mesh in which ranks are missing says which did not call, or which it could not reach",
