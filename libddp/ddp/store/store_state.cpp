@@ -73,11 +73,9 @@ void StoreState::handle(ClientId client, const wire::Request& request) {
 }
 
 void StoreState::forget(ClientId client) {
-  std::erase_if(waits_, [client](const auto& entry) { return entry.second.client == client; });
-  for (auto& [key, ids] : waits_by_key_) {
-    std::erase_if(ids, [this](WaitId id) { return !waits_.contains(id); });
-  }
-  std::erase_if(waits_by_key_, [](const auto& entry) { return entry.second.empty(); });
+  const auto is_its = [client](const auto& entry) { return entry.second.client == client; };
+  if (std::erase_if(waits_, is_its) > 0) has_ended_waits_ = true;
+  if (std::exchange(has_ended_waits_, false)) leave_out_ended_waits();
   for (auto& [key, clients] : barriers_) std::erase(clients, client);
   std::erase_if(barriers_, [](const auto& entry) { return entry.second.empty(); });
   const auto woken = woken_.find(client);
@@ -87,6 +85,14 @@ void StoreState::forget(ClientId client) {
     if (queues_.contains(keys.back())) wake_one(keys.back());
   }
   woken_.erase(client);
+}
+
+// Takes as long as there are keys that others wait for.
+void StoreState::leave_out_ended_waits() {
+  for (auto& [key, ids] : waits_by_key_) {
+    std::erase_if(ids, [this](WaitId id) { return !waits_.contains(id); });
+  }
+  std::erase_if(waits_by_key_, [](const auto& entry) { return entry.second.empty(); });
 }
 
 void StoreState::set(std::string_view key, std::string_view value) {
@@ -246,6 +252,7 @@ void StoreState::end_wait(WaitId id) {
     if (awaits(id, key)) woken_[client].push_back(key);
   }
   reply_integer(client, wire::kStopWaiting);
+  if (waits_.at(id).missing > 0) has_ended_waits_ = true;
   waits_.erase(id);
 }
 

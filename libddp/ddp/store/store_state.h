@@ -58,6 +58,7 @@ class StoreState {
   void wake_one(std::string_view key);
   void count_down(WaitId id);
   void end_wait(WaitId id);
+  void leave_out_ended_waits();
   [[nodiscard]] bool awaits(WaitId id, std::string_view key) const;
   [[nodiscard]] std::size_t queues_awaited_by(WaitId id) const;
   template <class T>
@@ -74,6 +75,7 @@ class StoreState {
   // By client: queues for whose element it was woken, and from which it has taken none since.
   std::unordered_map<ClientId, std::vector<std::string>> woken_;
   WaitId next_wait_ = 0;
+  bool has_ended_waits_ = false;  // in waits_by_key_
   std::string scratch_;
 };
 

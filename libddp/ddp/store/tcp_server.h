@@ -22,11 +22,12 @@ struct TcpServerOptions {
 
 // The server side of TcpStore: one thread, epoll, PyTorch's c10d TCPStore wire protocol (wire.h). A
 // client that sends bad input loses its connection and causes a warning, of which one in 10 s is
-// written with the number of the others; other clients are not affected. At a loopback address only
-// processes of the same user and of root are served (see LoopbackGuard for exceptions). At other
-// addresses clients are not authenticated, and the total size of what they store is not limited, so
-// the port belongs on a network whose hosts are trusted. Keys, values, requests and unread replies
-// are limited (wire.h).
+// written with the number of the others; other clients are not affected. If descriptors run out,
+// connections that have said nothing for 5 s are closed. At a loopback address only processes of
+// the same user and of root are served (see LoopbackGuard for exceptions). At other addresses
+// clients are not authenticated, and the total size of what they store is not limited, so the port
+// belongs on a network whose hosts are trusted. Keys, values, requests and unread replies are
+// limited (wire.h).
 class TcpServer {
  public:
   // Listens on exactly this address (an empty host: every interface; port 0: a free port) and
