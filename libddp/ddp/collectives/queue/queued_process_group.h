@@ -31,7 +31,7 @@ class QueuedProcessGroup : public ProcessGroup {
 
   // What this rank was doing when an operation failed, and that operation's timeout; of several
   // transfers, the one that timed out or lost its peer, with that peer. To be called once a wait
-  // has thrown.
+  // has thrown; the operation may then still be running.
   struct Doing {
     CollectiveSignature call;
     Timeout timeout;

@@ -105,8 +105,11 @@ void TcpAlgorithms::await_one_of(std::span<TcpTransfer* const> running) {
 }
 
 void TcpAlgorithms::begin(const CollectiveSignature& signature, Timeout timeout) {
-  current_ = signature;
-  timeout_ = timeout;
+  {
+    const std::lock_guard lock(operation_mutex_);
+    current_ = signature;
+    timeout_ = timeout;
+  }
   deadline_ = wire_.clock().after(timeout);
 }
 

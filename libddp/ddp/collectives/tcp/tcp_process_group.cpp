@@ -6,6 +6,8 @@
 #include "ddp/collectives/tcp/tcp_process_group.h"
 
 #include <algorithm>
+#include <atomic>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -101,7 +103,8 @@ class TcpProcessGroup final : public QueuedProcessGroup {
     roll_.check_on(awaited, has_come, first_error_, "[tcp]");
   }
   Doing failed_in() const override {
-    return {algorithms_.current(), algorithms_.timeout(), lost_peer_};
+    const TcpAlgorithms::Operation operation = algorithms_.operation();
+    return {operation.signature, operation.timeout, lost_peer_};
   }
 
  protected:
@@ -180,7 +183,7 @@ class TcpProcessGroup final : public QueuedProcessGroup {
   Clock::time_point last_end_ = Clock::now();  // of an operation, or of the last before this group
   TcpWire wire_;
   TcpAlgorithms algorithms_;
-  std::optional<int> lost_peer_;  // by which an operation failed
+  std::atomic<std::optional<int>> lost_peer_{};  // by which an operation failed
   PeerRoll roll_;
   OperationQueue queue_;
   FirstError first_error_;
