@@ -76,6 +76,15 @@ loop=$(
 )
 [ -z "$loop" ] || complain "folders include each other in a circle:" $loop
 
+# The folders of the collectives, as docs/architecture.md lists them: none includes one that stands
+# below it there.
+later=
+for folder in start nccl hierarchical tcp shm meeting queue failure check hang peers; do
+  wrong=$(grep -rnE "^#include \"ddp/collectives/(${later:-none})/" "libddp/ddp/collectives/$folder" || true)
+  [ -z "$wrong" ] || complain "includes of folders that stand below:"$'\n'"$wrong"
+  later=$folder${later:+|$later}
+done
+
 # Names in anonymous namespaces differ within a library: a unity build joins sources, and which ones
 # changes with every new file. (Sources that stand in for others are kept apart.)
 mapfile -t joined < <(printf '%s\n' "${sources[@]}" |

@@ -20,7 +20,7 @@
 #include <vector>
 
 #include "ddp/base/error.h"
-#include "ddp/collectives/start/start_patience.h"
+#include "ddp/collectives/meeting/start_patience.h"
 #include "ddp/collectives/tcp/tcp_process_group.h"
 #include "ddp/store/prefix_store.h"
 #include "support/groups.h"

@@ -6,10 +6,10 @@
 #include "ddp/base/time.h"
 #include "ddp/base/worker_env.h"
 #include "ddp/collectives/init.h"
+#include "ddp/collectives/meeting/start_patience.h"
 #include "ddp/collectives/start/hello.h"
 #include "ddp/collectives/start/job_store.h"
 #include "ddp/collectives/start/rendezvous.h"
-#include "ddp/collectives/start/start_patience.h"
 #include "ddp/store/store.h"
 
 namespace ddp {

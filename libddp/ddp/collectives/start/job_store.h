@@ -7,7 +7,7 @@
 #include "ddp/base/time.h"
 #include "ddp/base/worker_env.h"
 #include "ddp/collectives/init.h"
-#include "ddp/collectives/start/start_patience.h"
+#include "ddp/collectives/meeting/start_patience.h"
 #include "ddp/store/store.h"
 
 namespace ddp {

@@ -16,8 +16,8 @@
 #include <string>
 #include <vector>
 
+#include "ddp/collectives/meeting/start_patience.h"
 #include "ddp/collectives/start/hello.h"
-#include "ddp/collectives/start/start_patience.h"
 #include "ddp/store/store.h"
 
 namespace ddp {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "ddp/collectives/start/start_patience.h"
+#include "ddp/collectives/meeting/start_patience.h"
 
 #include <fmt/core.h>
 
