@@ -31,11 +31,20 @@ FileDescriptor open_null() {
 // What is typed at a terminal is the shell's, since the workers may go on in the background.
 bool may_read_stdin(int rank) { return rank == 0 && ::isatty(STDIN_FILENO) == 0; }
 
-// Does nothing if the worker has left a record, which knows more.
+// LibTorch writes frames below the text of an exception, of 1.13 and of 2.x.
+bool is_stack_frame(std::string_view line) {
+  return line.starts_with("frame #") ||
+         (line.starts_with('#') && line.find_first_of("0123456789") == 1);
+}
+
+// Does nothing if the worker has left a record, which knows more. Earlier lines than the last ones
+// concern the end only if all from there on are a stack trace.
 void explain_abort(WorkerFailure& failure, std::vector<std::string> lines) {
   const int status = failure.first.status;
   if (failure.first.record || exit_code_of(status) != 128 + SIGABRT) return;
-  lines.insert(lines.end(), failure.last_lines.begin(), failure.last_lines.end());
+  const std::vector<std::string>& last = failure.last_lines;
+  if (last.empty() || !is_stack_frame(last.front())) lines.clear();
+  lines.insert(lines.end(), last.begin(), last.end());
   const std::string message = abort_message(lines);
   if (!message.empty()) failure.first.record = ErrorRecord{.message = message};
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "launcher/verdict/abort_message.h"
 
+#include <algorithm>
 #include <optional>
 #include <string_view>
 
@@ -20,8 +21,20 @@ std::optional<std::string> after(std::string_view line, std::string_view mark) {
 // For an exception without a what(), such as an int.
 std::string threw(const std::string& type) { return "threw an exception of type " + type; }
 
-bool is_assertion(std::string_view line) {
-  return line.find(": Assertion `") != std::string_view::npos && line.ends_with("' failed.");
+// What the C library writes before it aborts; so an exception's text further up is not the reason.
+bool is_of_c_library(std::string_view line) {
+  constexpr std::string_view kBeginnings[] = {"terminate called without an active exception",
+                                              "double free or corruption",
+                                              "free(): ",
+                                              "malloc(): ",
+                                              "realloc(): ",
+                                              "munmap_chunk(): ",
+                                              "corrupted ",
+                                              "*** stack smashing detected ***"};
+  const auto begins = [line](std::string_view text) { return line.starts_with(text); };
+  const bool is_assertion =
+      line.find(": Assertion `") != std::string_view::npos && line.ends_with("' failed.");
+  return is_assertion || std::ranges::any_of(kBeginnings, begins);
 }
 
 }  // namespace
@@ -38,8 +51,9 @@ std::string abort_message(std::span<const std::string> last_lines) {
     } else if (const auto uncaught = after(line, kUncaught)) {
       const bool has_what = uncaught->find(": ") != std::string::npos;
       message = has_what ? *uncaught : threw(*uncaught);
-    } else if (is_assertion(line)) {
+    } else if (is_of_c_library(line)) {
       message = line;
+      type.clear();
     }
   }
   return message;

@@ -72,12 +72,18 @@ TEST_CASE("an uncaught exception is reported with the function that threw it",
 }
 
 TEST_CASE("an uncaught exception's text may stand above a long stack trace", "[launcher][crash]") {
-  const char* const script =
-      "exec >&2; echo \"terminate called after throwing an instance of 'c10::Error'\"; "
-      "echo '  what():  shapes differ'; for i in $(seq 64); do echo frame $i; done; kill -ABRT $$";
-  const Result result = run(shell({}, script), kStopBound);
-  CHECK(result.exit_code == 128 + SIGABRT);
-  CHECK_THAT(last_line(result.err), Contains(" s: c10::Error: shapes differ"));
+  const auto verdict_of = [](const std::string& line) {
+    const std::string script =
+        "exec >&2; echo \"terminate called after throwing an instance of 'c10::Error'\"; "
+        "echo '  what():  shapes differ'; for i in $(seq 64); do echo \"" +
+        line + "\"; done; kill -ABRT $$";
+    const Result result = run(shell({}, script), kStopBound);
+    CHECK(result.exit_code == 128 + SIGABRT);
+    return last_line(result.err);
+  };
+  CHECK_THAT(verdict_of("frame #$i: main"), Contains(" s: c10::Error: shapes differ"));
+  CHECK_THAT(verdict_of("#$i main from x.cpp:1"), Contains(" s: c10::Error: shapes differ"));
+  CHECK_THAT(verdict_of("epoch $i"), !Contains("shapes differ"));  // of an earlier process
 }
 
 TEST_CASE("a crash is reported even with a shell between launcher and program",

@@ -211,6 +211,8 @@ TEST_CASE("the reason of an abort is found in the last lines of stderr", "[verdi
   CHECK(abort_message(Lines{"train: train.cpp:57: int main(): Assertion `n > 0' failed."}) ==
         "train: train.cpp:57: int main(): Assertion `n > 0' failed.");
   CHECK(abort_message(Lines{"  what():  of a child's", "Aborted"}).empty());
+  CHECK(abort_message(Lines{"terminate called after throwing an instance of 'E'", "  what():  old",
+                            "free(): invalid pointer"}) == "free(): invalid pointer");
   CHECK(abort_message({}).empty());
 }
 
