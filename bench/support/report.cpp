@@ -42,6 +42,8 @@ std::string header_line(const std::string& name) {
                      load_average(), fmt::gmtime(std::time(nullptr)), DDP_BUILD_TYPE);
 }
 
+std::string rounded(double value, int digits) { return fmt::format("{:.{}f}", value, digits); }
+
 Table::Table(std::vector<Column> columns) : columns_(std::move(columns)) {}
 
 void Table::print_titles() const {

@@ -10,6 +10,10 @@ namespace ddp::bench {
 // conditions under which figures were measured.
 [[nodiscard]] std::string header_line(const std::string& name);
 
+// "3.14" with two digits behind the point. For programs that may not include fmt: LibTorch has
+// headers of another version of it.
+[[nodiscard]] std::string rounded(double value, int digits);
+
 // A table on standard output: a line of titles, then one row after the other. Each cell is
 // right-aligned under its title and flushed at once, so that a long run shows its progress.
 class Table {

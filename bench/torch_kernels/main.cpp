@@ -1,16 +1,11 @@
 // SPDX-License-Identifier: MIT
 //
 // CPU kernels beside LibTorch's, in turns: shapes of lenet5, resnet18, a U-Net and gpt-micro.
-#include <ATen/ATen.h>
-#include <ATen/Parallel.h>
-#include <fmt/core.h>
-
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <functional>
 #include <optional>
-#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -27,6 +22,7 @@
 #include "ddp/kernels/softmax.h"
 #include "ddp/kernels/unary.h"
 #include "ddp/kernels/upsample_nearest2d.h"
+#include "ddp_torch.h"
 #include "support/blas.h"
 #include "support/command_line.h"
 #include "support/pinning.h"
@@ -42,6 +38,7 @@ using at::Tensor;
 using ddp::Buffer;
 using ddp::ChannelShape;
 using ddp::MatrixShape;
+using ddp_torch::buffer_of;
 
 struct Options {
   int rounds = 15;
@@ -54,26 +51,6 @@ std::optional<Options> parse(int argc, char** argv) {
   line.add("rounds", "interleaved repeats", options.rounds);
   line.add("filter", "only the kernels whose names contain this", options.filter);
   return line.parse(argc, argv) ? std::optional(options) : std::nullopt;
-}
-
-ddp::DType dtype_of(at::ScalarType type) {
-  switch (type) {
-    case at::kFloat:
-      return ddp::DType::kFloat32;
-    case at::kDouble:
-      return ddp::DType::kFloat64;
-    case at::kInt:
-      return ddp::DType::kInt32;
-    case at::kLong:
-      return ddp::DType::kInt64;
-    default:
-      throw std::invalid_argument("a tensor of this type has no buffer here");
-  }
-}
-
-Buffer buffer_of(const Tensor& tensor) {
-  return {tensor.data_ptr(), static_cast<std::size_t>(tensor.numel()),
-          dtype_of(tensor.scalar_type()), ddp::kCpuDevice};
 }
 
 std::size_t size(std::int64_t number) { return static_cast<std::size_t>(number); }
@@ -110,10 +87,10 @@ class Comparison {
     const Summary our_time = summarize(variants[0].samples);
     const Summary their_time = summarize(variants[1].samples);
     const Summary quotient = ratio(variants[0].samples, variants[1].samples);
-    const auto spread = [](const Summary& s) { return fmt::format("{:.0f}%", s.spread_percent()); };
-    table_.print_row({kernel, shape, fmt::format("{:.1f}", our_time.median), spread(our_time),
-                      fmt::format("{:.1f}", their_time.median), spread(their_time),
-                      fmt::format("{:.2f}", quotient.median), spread(quotient)});
+    const auto spread = [](const Summary& s) { return rounded(s.spread_percent(), 0) + "%"; };
+    table_.print_row({kernel, shape, rounded(our_time.median, 1), spread(our_time),
+                      rounded(their_time.median, 1), spread(their_time),
+                      rounded(quotient.median, 2), spread(quotient)});
   }
 
  private:
@@ -133,7 +110,8 @@ struct Images {
   std::int64_t batch, channels, side;
 
   [[nodiscard]] std::string name() const {
-    return fmt::format("{}x{}x{}x{}", batch, channels, side, side);
+    const std::string sides = "x" + std::to_string(side) + "x" + std::to_string(side);
+    return std::to_string(batch) + "x" + std::to_string(channels) + sides;
   }
   [[nodiscard]] std::vector<std::int64_t> sizes(std::int64_t of_side) const {
     return {batch, channels, of_side, of_side};
@@ -238,7 +216,9 @@ void compare_batch_norm(const Comparison& comparison, const Images& images) {
 struct Matrix {
   std::int64_t rows, columns;
 
-  [[nodiscard]] std::string name() const { return fmt::format("{}x{}", rows, columns); }
+  [[nodiscard]] std::string name() const {
+    return std::to_string(rows) + "x" + std::to_string(columns);
+  }
   [[nodiscard]] MatrixShape shape() const { return {size(rows), size(columns)}; }
 };
 
@@ -381,8 +361,8 @@ void run(const Options& options) {
   at::set_num_threads(1);
   at::manual_seed(0);
   std::puts(header_line("bench_torch_kernels").c_str());
-  fmt::print("# float32, one thread, microseconds; medians of {} interleaved samples\n",
-             options.rounds);
+  std::printf("# float32, one thread, microseconds; medians of %d interleaved samples\n",
+              options.rounds);
   const Comparison comparison(options);
   for (const Images& images : {Images{64, 6, 28}, Images{64, 16, 10}, Images{16, 32, 64}}) {
     compare_pools(comparison, images);
