@@ -79,10 +79,12 @@ namespace ddp_torch {
 // ranks construct it together, and rank 0's parameters and buffers are copied to all.
 //
 // The `.grad` of each trainable parameter becomes a view of a bucket. Autograd adds to it in place,
-// and a hook then reports the gradient while backward goes on. So a step must begin with zeroed
-// gradients, not with undefined ones; begin_step() zeroes them, and zero_grad() is not needed. If
-// the view has been replaced (by backward with create_graph, or by zero_grad(set_to_none) in the
-// middle of a step), the content is copied into the view, and the view is put back.
+// and a hook then reports the gradient while backward goes on. In a backward() whose batch is not
+// of the nominal size, .grad is undefined meanwhile, and the hook multiplies what autograd has made
+// and adds it to the view. So a step must begin with zeroed views; begin_step() zeroes them, and
+// zero_grad() is not needed. If a view has been replaced (by backward with create_graph, or by
+// zero_grad(set_to_none) in the middle of a step), the content is copied into the view, and the
+// view is put back.
 //
 // A step is one backward pass, or as many as engine().accumulate(k) says, or those under a
 // no_sync() guard and the next; so backward() twice replaces gradients, and does not add to them.
@@ -94,7 +96,8 @@ namespace ddp_torch {
 //
 // The module must outlive this object, and keep its parameters and buffers, their memory, and what
 // is frozen: load weights before, or copy_() into them, and make a new object after unfreezing.
-// Steps throw std::logic_error otherwise. Afterwards it has no gradients. One that the caller
+// Steps throw std::logic_error otherwise; for a new buffer begin_forward() and broadcast_buffers()
+// do. Afterwards it has no gradients. One that the caller
 // keeps, or a tensor that is a view of it, then gets memory of its own; a pointer into it dangles.
 class DistributedDataParallel {
  public:
@@ -140,8 +143,8 @@ class DistributedDataParallel {
   }
   void backward(const torch::Tensor& loss, const ddp::StepOptions& step) {
     const ddp::Buffer value = step.samples > 0 ? value_of(loss) : ddp::Buffer{};
-    const double factor = begin_step(step);
     try {
+      const double factor = begin_step(step);
       if (step.samples > 0) {
         engine_.record_metric(kLoss, value, step.samples);
         run_backward(loss, factor);
@@ -181,11 +184,12 @@ class DistributedDataParallel {
     check_for_newcomers(Kind::kParameters);
     check_for_late_freezing();
     check_forward();
+    const bool adds_to_last_pass = !engine_.is_synchronized();
+    const double factor = engine_.begin_step(step);
     for (Replica& each : replicas_) {
-      if (engine_.is_synchronized()) each.gradient.zero_();  // else the last pass is added to
+      if (!adds_to_last_pass) each.gradient.zero_();
       each.value.mutable_grad() = each.gradient;
     }
-    const double factor = engine_.begin_step(step);
     is_in_step_ = true;
     return factor;
   }
@@ -399,8 +403,17 @@ class DistributedDataParallel {
     return options;
   }
 
-  // Once, unlike buffers: nobody changes them.
+  // Once, unlike buffers: nobody changes them. The engine knows nothing of them, so their names and
+  // shapes are compared here.
   void broadcast_frozen(ddp::ProcessGroup& group) const {
+    std::vector<ddp::NamedValue> all;
+    const auto label = [&] { return "frozen parameter " + std::to_string(all.size()); };
+    for (const State& each : frozen_) {
+      all.push_back(
+          {label(), "'" + each.name + "' " + each.value.toString() + c10::str(each.value.sizes())});
+    }
+    all.push_back({label(), "no more frozen parameters"});
+    ddp::check_equal_on_all_ranks(group, "[ddp_torch] models", all);
     for (const State& each : frozen_) {
       group.broadcast(model_buffer(each).value, /*root=*/0, stream_).wait(stream_);
     }

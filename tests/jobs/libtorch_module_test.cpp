@@ -85,6 +85,33 @@ CATCH_TEST_CASE("frozen parameters are sent once, and not with the buffers", "[l
   });
 }
 
+CATCH_TEST_CASE("ranks whose frozen parameters differ are told which", "[libtorch]") {
+  const auto errors_with = [](const auto& add_frozen) {
+    std::vector<std::string> errors(2);
+    run_groups(Backend::kShm, 2, [&](ProcessGroup& group) {
+      Product module;
+      add_frozen(module, group.rank());
+      errors[static_cast<std::size_t>(group.rank())] =
+          error_of([&] { ddp_torch::DistributedDataParallel(group.shared_from_this(), module); });
+    });
+    CATCH_CHECK(errors[0] == errors[1]);
+    return errors[0];
+  };
+  const auto add = [](Product& module, const char* name, std::int64_t size) {
+    module.register_parameter(name, torch::ones({size}), /*requires_grad=*/false);
+  };
+  CATCH_CHECK_THAT(errors_with([&](Product& module, int rank) {
+                     add(module, rank == 0 ? "a" : "b", 5);
+                     add(module, rank == 0 ? "b" : "a", 5);
+                   }),
+                   Catch::StartsWith("[ddp_torch] models differ in frozen parameter 0") &&
+                       Catch::Contains("'a' CPUFloatType[5]"));
+  CATCH_CHECK_THAT(errors_with([&](Product& module, int rank) {
+                     if (rank == 1) add(module, "extra", 5);
+                   }),
+                   Catch::Contains("no more frozen parameters") && Catch::Contains("'extra'"));
+}
+
 CATCH_TEST_CASE("a buffer that comes late cannot be sent", "[libtorch]") {
   const auto group = init_process_group({.device = DeviceChoice::kCpu, .rank = 0, .world_size = 1});
   Product module;
@@ -95,6 +122,15 @@ CATCH_TEST_CASE("a buffer that comes late cannot be sent", "[libtorch]") {
   CATCH_CHECK_THAT(error_of([&] { model.broadcast_buffers(); }), expected);
   CATCH_CHECK_THAT(error_of([&] { model.begin_forward(); }), expected);
   CATCH_CHECK(error_of([&] { model.backward(fused_loss(module), 1); }).empty());
+}
+
+CATCH_TEST_CASE("a step that does not begin leaves no gradients", "[libtorch]") {
+  const auto group = init_process_group({.device = DeviceChoice::kCpu, .rank = 0, .world_size = 1});
+  Product module;
+  ddp_torch::DistributedDataParallel model(group, module);
+  model.backward(fused_loss(module), 1);
+  CATCH_CHECK(!error_of([&] { model.backward(fused_loss(module), {.samples = NAN}); }).empty());
+  CATCH_CHECK(!module.first.grad().defined());
 }
 
 CATCH_TEST_CASE("a parameter that is frozen late is named", "[libtorch]") {

@@ -31,6 +31,19 @@ nn::Variable loss_of(nn::Tape& tape, nn::Context& context, nn::Module& model, in
   return nn::softmax_cross_entropy(tape, model.forward(tape, input), label);
 }
 
+struct BodyAndHead final : nn::Module {
+  BodyAndHead(const nn::Scope& scope, std::size_t width)
+      : body(scope.child("body"), 2, width), head(scope.child("head"), 2, 2) {
+    register_module(body);
+    register_module(head);
+  }
+  nn::Variable forward(nn::Tape& tape, const nn::Variable& input) override {
+    return head.forward(tape, input);
+  }
+
+  nn::Linear body, head;
+};
+
 }  // namespace
 
 TEST_CASE("what is frozen is rank 0's on all ranks, and is not trained", "[module]") {
@@ -56,6 +69,19 @@ TEST_CASE("what is frozen is rank 0's on all ranks, and is not trained", "[modul
     expect(value_of(chain.first) == frozen, "rank 0's, untouched by weight decay");
     expect(value_of(chain.second) != head, "trained");
     expect(model.engine().parameter_count() == 2 && model.parameters().size() == 4, "the head");
+  });
+}
+
+TEST_CASE("ranks whose frozen parameters differ are told which", "[module]") {
+  test::run_groups(Backend::kShm, 2, [](ProcessGroup& group) {
+    nn::Context context;
+    BodyAndHead module({context, DType::kFloat64, /*seed=*/0}, group.rank() == 0 ? 3 : 4);
+    module.body.set_requires_grad(false);
+    const std::string error = error_of(
+        [&] { nn::DistributedModule model(module, context, group.shared_from_this(), {}); });
+    expect(error.find("[nn] models differ in frozen parameter 0: rank 0 has 'body.weight' "
+                      "float64[3, 2], rank 1 has 'body.weight' float64[4, 2]") == 0,
+           error);
   });
 }
 

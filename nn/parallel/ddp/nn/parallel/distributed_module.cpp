@@ -11,6 +11,7 @@
 
 #include "ddp/base/log.h"
 #include "ddp/buffer_ops/buffer_ops.h"
+#include "ddp/collectives/equal_on_all_ranks.h"
 
 namespace ddp::nn {
 namespace {
@@ -34,6 +35,20 @@ std::vector<ddp::Parameter> describe(std::span<Parameter* const> trained) {
     parameters.push_back({parameter->name(), {sizes.begin(), sizes.end()}, value.buffer()});
   }
   return parameters;
+}
+
+void check_equal_frozen(ProcessGroup& group, std::span<Parameter* const> parameters) {
+  std::vector<NamedValue> all;
+  const auto label = [&] { return "frozen parameter " + std::to_string(all.size()); };
+  for (const Parameter* parameter : parameters) {
+    if (parameter->requires_grad()) continue;
+    const Tensor& value = parameter->value();
+    all.push_back({label(), "'" + parameter->name() + "' " +
+                                std::string(to_string(value.buffer().dtype)) +
+                                to_string(value.shape())});
+  }
+  all.push_back({label(), "no more frozen parameters"});
+  check_equal_on_all_ranks(group, "[nn] models", all);
 }
 
 // Rank 0's values are about to be sent, so they must have been written.
@@ -100,8 +115,10 @@ DistributedModule::DistributedModule(Module& module, Context& context,
   }
 }
 
-// Once, unlike buffers: nobody changes them.
+// Once, unlike buffers: nobody changes them. The engine knows nothing of them, so their names and
+// shapes are compared here.
 void DistributedModule::broadcast_frozen() {
+  check_equal_frozen(engine_.group(), parameters());
   for (const Parameter* parameter : parameters()) {
     if (parameter->requires_grad()) continue;
     engine_.group()
