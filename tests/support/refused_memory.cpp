@@ -37,13 +37,15 @@ int RefusedMemory::refusals() const { return refusal_count; }
 
 }  // namespace ddp::test
 
-// The forms for arrays, and those that do not throw, call these.
+// The forms for arrays call these, or, under a sanitizer, forms of its own.
+void* operator new(std::size_t size, const std::nothrow_t&) noexcept {
+  if (!is_refused()) return std::malloc(size == 0 ? 1 : size);
+  ++refusal_count;
+  return nullptr;
+}
+
 void* operator new(std::size_t size) {
-  if (is_refused()) {
-    ++refusal_count;
-    throw std::bad_alloc();
-  }
-  if (void* memory = std::malloc(size == 0 ? 1 : size)) return memory;
+  if (void* memory = ::operator new(size, std::nothrow)) return memory;
   throw std::bad_alloc();
 }
 
