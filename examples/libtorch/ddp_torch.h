@@ -406,14 +406,12 @@ class DistributedDataParallel {
   // Once, unlike buffers: nobody changes them. The engine knows nothing of them, so their names and
   // shapes are compared here.
   void broadcast_frozen(ddp::ProcessGroup& group) const {
-    std::vector<ddp::NamedValue> all;
-    const auto label = [&] { return "frozen parameter " + std::to_string(all.size()); };
+    std::vector<std::string> all;
     for (const State& each : frozen_) {
-      all.push_back(
-          {label(), "'" + each.name + "' " + each.value.toString() + c10::str(each.value.sizes())});
+      all.push_back("'" + each.name + "' " + each.value.toString() + c10::str(each.value.sizes()));
     }
-    all.push_back({label(), "no more frozen parameters"});
-    ddp::check_equal_on_all_ranks(group, "[ddp_torch] models", all);
+    ddp::check_equal_on_all_ranks(group, "[ddp_torch] models",
+                                  ddp::named_elements("frozen parameter", all));
     for (const State& each : frozen_) {
       group.broadcast(model_buffer(each).value, /*root=*/0, stream_).wait(stream_);
     }

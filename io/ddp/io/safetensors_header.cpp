@@ -156,8 +156,9 @@ SafetensorsMetadata read_metadata(const Json& json) {
   SafetensorsMetadata metadata;
   if (!json.is_object()) throw FileError("__metadata__ is not an object");
   for (const auto& [key, value] : json.items()) {
-    if (!value.is_string())
+    if (!value.is_string()) {
       throw FileError("__metadata__: " + quoted_name(key) + " is not a string");
+    }
     metadata[key] = value.get<std::string>();
   }
   return metadata;

@@ -82,6 +82,15 @@ std::string difference(const std::vector<NamedValue>& first, const std::vector<N
 }  // namespace
 
 // The texts are sent only if the hashes differ: those of two ranks.
+std::vector<NamedValue> named_elements(const std::string& what,
+                                       std::span<const std::string> elements) {
+  std::vector<NamedValue> values;
+  const auto next = [&] { return what + " " + std::to_string(values.size()); };
+  for (const std::string& element : elements) values.push_back({next(), element});
+  values.push_back({next(), "no more " + what + "s"});
+  return values;
+}
+
 void check_equal_on_all_ranks(ProcessGroup& group, std::string_view what,
                               std::span<const NamedValue> values) {
   const std::string own = serialize(values);

@@ -4,6 +4,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "ddp/collectives/process_group.h"
 
@@ -15,6 +16,11 @@ struct NamedValue {
   std::string name;
   std::string value;
 };
+
+// The elements of a list, named "layer 0", "layer 1", ... if `what` is "layer", and an end, "no
+// more layers", so that lists of different lengths differ in an element, too.
+[[nodiscard]] std::vector<NamedValue> named_elements(const std::string& what,
+                                                     std::span<const std::string> elements);
 
 // Throws the same MismatchError on all ranks unless all of them pass equal values in the same
 // order. It names the first difference between rank 0 and the first rank that differs, and every

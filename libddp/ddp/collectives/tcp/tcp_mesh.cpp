@@ -140,8 +140,8 @@ class Reception {
   // Ranks greet at once, so those who have said nothing for longest are strangers.
   void keep_callers(std::size_t most) {
     std::erase_if(callers_, [this](Caller& caller) { return is_done(caller); });
-    if (callers_.size() > most)
-      callers_.erase(callers_.begin(), callers_.end() - static_cast<std::ptrdiff_t>(most));
+    if (callers_.size() <= most) return;
+    callers_.erase(callers_.begin(), callers_.end() - static_cast<std::ptrdiff_t>(most));
   }
 
   [[nodiscard]] bool wait(Deadline deadline) const {

@@ -96,12 +96,9 @@ std::string describe_one(const ModelBuffer& buffer) {
 
 template <class Named>  // Parameter, ModelBuffer
 std::vector<NamedValue> describe_all(std::span<const Named> all, const std::string& what) {
-  std::vector<NamedValue> values;
-  for (const Named& each : all) {
-    values.push_back({what + " " + std::to_string(values.size()), describe_one(each)});
-  }
-  values.push_back({what + " " + std::to_string(values.size()), "no more " + what + "s"});
-  return values;
+  std::vector<std::string> elements;
+  for (const Named& each : all) elements.push_back(describe_one(each));
+  return named_elements(what, elements);
 }
 
 // What must be equal on all ranks.

@@ -38,17 +38,14 @@ std::vector<ddp::Parameter> describe(std::span<Parameter* const> trained) {
 }
 
 void check_equal_frozen(ProcessGroup& group, std::span<Parameter* const> parameters) {
-  std::vector<NamedValue> all;
-  const auto label = [&] { return "frozen parameter " + std::to_string(all.size()); };
+  std::vector<std::string> frozen;
   for (const Parameter* parameter : parameters) {
     if (parameter->requires_grad()) continue;
     const Tensor& value = parameter->value();
-    all.push_back({label(), "'" + parameter->name() + "' " +
-                                std::string(to_string(value.buffer().dtype)) +
-                                to_string(value.shape())});
+    frozen.push_back("'" + parameter->name() + "' " + std::string(to_string(value.buffer().dtype)) +
+                     to_string(value.shape()));
   }
-  all.push_back({label(), "no more frozen parameters"});
-  check_equal_on_all_ranks(group, "[nn] models", all);
+  check_equal_on_all_ranks(group, "[nn] models", named_elements("frozen parameter", frozen));
 }
 
 // Rank 0's values are about to be sent, so they must have been written.
