@@ -37,6 +37,7 @@ using ddp::Endpoint;
 using ddp::TcpServer;
 using ddp::Timeout;
 using ddp::test::expect;
+using ddp::test::Gate;
 using ddp::test::meet;
 using ddp::test::ObservedStore;
 using ddp::test::plan_of;
@@ -172,6 +173,7 @@ TEST_CASE("a claim of a node or by a signal that does not exist gives way to a r
   ddp::TcpStore other(server.endpoint(), 5s);
   other.set("ddp-launch/gen/0/claim", claim);
   other.set("ddp-launch/hurry", "99");
+  Gate have_seen_none;
   run_ranks(2, [&](int rank) {
     NodeWatch watch(meet(plan_of(rank, 2, server), 1));
     if (rank == 0) watch.request_stop();
@@ -179,6 +181,8 @@ TEST_CASE("a claim of a node or by a signal that does not exist gives way to a r
     OtherNodes::News news =
         await(watch, [](const OtherNodes::News& now) { return now.stop_requested; });
     expect(!news.is_bad() && !news.hurried_by, "no node has failed or hurries");
+    have_seen_none.raise();
+    expect(have_seen_none.wait_for(2), "both nodes see that");
     if (rank == 1) watch.claim_failure();
     news = await(watch, is_bad);
     expect(news.failed_node == 1 && !news.stop_signal, "node 1 was first");
@@ -329,7 +333,7 @@ TEST_CASE("a launcher that is interrupted while it waits tells the others to hur
 TEST_CASE("what a launcher says just before it leaves reaches the others", "[nodes]") {
   const TcpServer server({"127.0.0.1", 0});
   ddp::TcpStore other(server.endpoint(), 5s);
-  ddp::test::Gate looks, has_said;
+  Gate looks, has_said;
   {
     Meeting meeting = meet(plan_of(0, 1, server), 1);
     meeting.nodes.push_back({.host = "host1", .launcher = 1, .workers = 1});
