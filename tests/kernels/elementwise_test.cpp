@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "ddp/base/random.h"
+#include "ddp/base/vectorised.h"
 #include "ddp/kernels/detail/elementary.h"
-#include "ddp/kernels/detail/vectorised.h"
 #include "ddp/kernels/dropout.h"
 #include "ddp/kernels/pointwise_loss.h"
 #include "ddp/kernels/unary.h"
@@ -171,12 +171,21 @@ TEST_CASE("a loop has the same bits in vectors of all widths", "[kernels]") {
   Floats narrow(x.size()), wide(x.size());
   const auto loop_of = [&](Floats& y) {
     return [&] {
-      for (std::size_t i = 0; i < x.size(); ++i) y[i] = x[i] * ddp::detail::normal_cdf(x[i]);
+      for (std::size_t i = 0; i < x.size(); ++i) {
+        y[i] = x[i] * ddp::detail::normal_cdf(x[i]) + std::sqrt(std::abs(x[i])) / 3;
+      }
     };
   };
   loop_of(narrow)();
-  ddp::detail::vectorised(loop_of(wide));
+  ddp::vectorised(loop_of(wide));
   CHECK(narrow == wide);
+#if defined(__x86_64__) && defined(__GNUC__)
+  if (ddp::has_avx2()) {
+    Floats of_avx2(x.size());
+    ddp::with_avx2(loop_of(of_avx2));
+    CHECK(narrow == of_avx2);
+  }
+#endif
 }
 
 TEST_CASE("clamp has no slope at NaN, as in PyTorch", "[kernels]") {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include <cmath>
 
+#include "ddp/base/vectorised.h"
 #include "ddp/kernels/adam.h"
 #include "ddp/kernels/detail/adam_factors.h"
 
@@ -32,10 +33,12 @@ void adam_step(std::span<const AdamTensor> tensors, const AdamStep& step,
     const detail::AdamFactors<T> factors(step);
     const T scale = grad_scale == nullptr ? T{1} : static_cast<T>(*grad_scale);
     for (const AdamTensor& tensor : tensors) {
-      step_elements(static_cast<T*>(tensor.value.data), static_cast<const T*>(tensor.grad.data),
-                    static_cast<T*>(tensor.exp_avg.data), static_cast<T*>(tensor.exp_avg_sq.data),
-                    tensor.value.count, factors, detail::AdamCorrections<T>(step, tensor.step),
-                    scale);
+      const detail::AdamCorrections<T> corrections(step, tensor.step);
+      vectorised([&] {
+        step_elements(static_cast<T*>(tensor.value.data), static_cast<const T*>(tensor.grad.data),
+                      static_cast<T*>(tensor.exp_avg.data), static_cast<T*>(tensor.exp_avg_sq.data),
+                      tensor.value.count, factors, corrections, scale);
+      });
     }
   });
 }

@@ -5,8 +5,8 @@
 #include <cstddef>
 #include <vector>
 
+#include "ddp/base/vectorised.h"
 #include "ddp/kernels/detail/checks.h"
-#include "ddp/kernels/detail/vectorised.h"
 #include "ddp/kernels/detail/write_each.h"
 
 namespace ddp::cpu {
@@ -29,8 +29,8 @@ void bias_add(const Buffer& y, const Buffer& bias, MatrixShape shape) {
     using T = decltype(element);
     std::vector<T> tile(tile_size(shape.columns));
     for (std::size_t i = 0; i < tile.size(); ++i) tile[i] = bias.as<const T>()[i % shape.columns];
-    detail::vectorised([elements = static_cast<T*>(y.data), count = y.count, row = tile.data(),
-                        size = tile.size()] {
+    vectorised([elements = static_cast<T*>(y.data), count = y.count, row = tile.data(),
+                size = tile.size()] {
       for (std::size_t begin = 0; begin < count; begin += size) {
         detail::write_each(elements + begin, WriteMode::kAccumulate, std::min(size, count - begin),
                            [row](std::size_t i) { return row[i]; });
@@ -46,8 +46,8 @@ void bias_grad(const Buffer& grad_y, const GradientTarget& grad_bias, MatrixShap
   detail::dispatch_float("bias_grad", grad_y.dtype, [&](auto element) {
     using T = decltype(element);
     std::vector<double> of_tile(tile_size(shape.columns));
-    detail::vectorised([elements = static_cast<const T*>(grad_y.data), count = grad_y.count,
-                        sums = of_tile.data(), size = of_tile.size()] {
+    vectorised([elements = static_cast<const T*>(grad_y.data), count = grad_y.count,
+                sums = of_tile.data(), size = of_tile.size()] {
       for (std::size_t begin = 0; begin < count; begin += size) {
         detail::write_each(sums, WriteMode::kAccumulate, std::min(size, count - begin),
                            [=](std::size_t i) { return static_cast<double>(elements[begin + i]); });

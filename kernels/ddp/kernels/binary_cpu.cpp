@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include "ddp/kernels/binary.h"
 
+#include "ddp/base/vectorised.h"
 #include "ddp/kernels/detail/binary_functions.h"
-#include "ddp/kernels/detail/vectorised.h"
 #include "ddp/kernels/detail/write_each.h"
 
 namespace ddp::cpu {
@@ -15,7 +15,7 @@ void binary(const Buffer& a, const Buffer& b, const GradientTarget& y, const Bin
     const T* right = static_cast<const T*>(b.data);
     T* out = static_cast<T*>(y.buffer.data);
     detail::with_binary<T>(f, [&](const auto& function) {
-      detail::vectorised([=, mode = y.mode, count = a.count] {
+      vectorised([=, mode = y.mode, count = a.count] {
         detail::write_each(out, mode, count,
                            [=](std::size_t i) { return function(left[i], right[i]); });
       });

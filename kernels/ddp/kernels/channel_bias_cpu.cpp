@@ -5,8 +5,8 @@
 #include <cstddef>
 #include <vector>
 
+#include "ddp/base/vectorised.h"
 #include "ddp/kernels/detail/channel_bias_checks.h"
-#include "ddp/kernels/detail/vectorised.h"
 #include "ddp/kernels/detail/write_each.h"
 
 namespace ddp::cpu {
@@ -62,7 +62,7 @@ void channel_bias_grad(const Buffer& grad_y, const GradientTarget& grad_bias,
   detail::dispatch_float("channel_bias_grad", grad_y.dtype, [&](auto element) {
     using T = decltype(element);
     std::vector<double> of_channels(shape.channels);
-    detail::vectorised([&, sums = of_channels.data()] {
+    vectorised([&, sums = of_channels.data()] {
       const T* grad = static_cast<const T*>(grad_y.data);
       for (std::size_t n = 0; n < shape.batch; ++n) {
         for (std::size_t c = 0; c < shape.channels; ++c, grad += shape.plane) {

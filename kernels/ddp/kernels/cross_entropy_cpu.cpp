@@ -6,10 +6,10 @@
 #include <cstdint>
 #include <stdexcept>
 
+#include "ddp/base/vectorised.h"
 #include "ddp/kernels/cross_entropy.h"
 #include "ddp/kernels/detail/cross_entropy_checks.h"
 #include "ddp/kernels/detail/softmax_row.h"
-#include "ddp/kernels/detail/vectorised.h"
 #include "ddp/kernels/detail/wide_sums.h"
 #include "ddp/kernels/detail/write_each.h"
 
@@ -47,7 +47,7 @@ void forward(const Buffer& logits, std::span<const std::int64_t> labels,
   const T* in = static_cast<const T*>(logits.data);
   T* probabilities = static_cast<T*>(result.probabilities.data);
   const std::span<T> row_losses = result.row_losses.as<T>();
-  detail::vectorised([=] {
+  vectorised([=] {
     for (std::size_t r = 0; r < shape.rows; ++r) {
       row_losses[r] =
           loss_of_row(in + r * shape.columns, probabilities + r * shape.columns, shape.columns,
@@ -123,7 +123,7 @@ void softmax_cross_entropy_backward(const Buffer& probabilities, const Buffer& l
     T* target = static_cast<T*>(grad_logits.buffer.data);
     const CrossEntropyScales<T> scales{scale, static_cast<T>(label_smoothing)};
     const auto row_labels = labels.as<const std::int64_t>();
-    detail::vectorised([=, mode = grad_logits.mode] {
+    vectorised([=, mode = grad_logits.mode] {
       backward(in, row_labels, scales, shape.columns, target, mode);
     });
   });
@@ -137,7 +137,7 @@ void count_correct(const Buffer& logits, const Buffer& labels, const Buffer& cou
     const T* rows = static_cast<const T*>(logits.data);
     const auto row_labels = labels.as<const std::int64_t>();
     std::int64_t correct = 0;
-    detail::vectorised([=, &correct] {
+    vectorised([=, &correct] {
       for (std::size_t r = 0; r < shape.rows; ++r) {
         const T* row = rows + r * shape.columns;
         correct += is_among_largest(row, shape.columns, row_labels[r], k) ? 1 : 0;

@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "ddp/base/vectorised.h"
 #include "ddp/kernels/detail/dropout_draws.h"
-#include "ddp/kernels/detail/vectorised.h"
 #include "ddp/kernels/detail/write_each.h"
 
 namespace ddp::cpu {
@@ -49,7 +49,7 @@ void dropout(const Buffer& x, const GradientTarget& y, const DropoutMask& mask, 
     using T = decltype(element);
     const T* in = static_cast<const T*>(x.data);
     T* out = static_cast<T*>(y.buffer.data);
-    detail::vectorised([=, mode = y.mode] {
+    vectorised([=, mode = y.mode] {
       for (std::size_t r = 0; r < shape.rows; ++r) {
         dropout_row(in + r * shape.columns, out + r * shape.columns, shape.columns, mask,
                     detail::dropout_row(mask, r), mode);

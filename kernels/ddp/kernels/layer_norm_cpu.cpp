@@ -5,8 +5,8 @@
 #include <span>
 #include <vector>
 
+#include "ddp/base/vectorised.h"
 #include "ddp/kernels/detail/layer_norm_checks.h"
-#include "ddp/kernels/detail/vectorised.h"
 #include "ddp/kernels/detail/wide_sums.h"
 #include "ddp/kernels/detail/write_each.h"
 
@@ -62,7 +62,7 @@ void layer_norm_forward(const Buffer& x, const Buffer& weight, const Buffer& bia
     const T* shifts = static_cast<const T*>(bias.data);
     T* out = static_cast<T*>(result.y.data);
     const std::span<T> means = result.mean.as<T>(), rstds = result.rstd.as<T>();
-    detail::vectorised([=] {
+    vectorised([=] {
       for (std::size_t r = 0; r < shape.rows; ++r) {
         const T* row = in + r * shape.columns;
         const auto [mean, rstd] = statistics_of(row, shape.columns, eps);
@@ -87,7 +87,7 @@ void layer_norm_grad_input(const LayerNormOperands& operands, const Buffer& weig
     const T* scales = static_cast<const T*>(weight.data);
     T* target = static_cast<T*>(grad_x.buffer.data);
     const auto means = operands.mean.as<const T>(), rstds = operands.rstd.as<const T>();
-    detail::vectorised([=, mode = grad_x.mode] {
+    vectorised([=, mode = grad_x.mode] {
       for (std::size_t r = 0; r < shape.rows; ++r) {
         const std::size_t offset = r * shape.columns;
         grad_input_of_row(in + offset, incoming + offset, scales, shape.columns,
@@ -107,7 +107,7 @@ void layer_norm_grad_weight(const LayerNormOperands& operands, const Buffer& gra
     const T* in = static_cast<const T*>(operands.x.data);
     const T* incoming = static_cast<const T*>(grad_y.data);
     const auto means = operands.mean.as<const T>(), rstds = operands.rstd.as<const T>();
-    detail::vectorised([=, sums = of_columns.data()] {
+    vectorised([=, sums = of_columns.data()] {
       for (std::size_t r = 0; r < shape.rows; ++r) {
         const std::size_t offset = r * shape.columns;
         detail::write_each(sums, WriteMode::kAccumulate, shape.columns,

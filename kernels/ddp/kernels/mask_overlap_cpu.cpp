@@ -3,8 +3,8 @@
 
 #include <cstdint>
 
+#include "ddp/base/vectorised.h"
 #include "ddp/kernels/detail/mask_overlap_checks.h"
-#include "ddp/kernels/detail/vectorised.h"
 
 namespace ddp::cpu {
 
@@ -15,7 +15,7 @@ void mask_overlap(const Buffer& logits, const Buffer& target, const Buffer& coun
     const T* x = static_cast<const T*>(logits.data);
     const T* mask = static_cast<const T*>(target.data);
     std::int64_t in_both = 0, in_either = 0;
-    detail::vectorised([=, count = logits.count, &in_both, &in_either] {
+    vectorised([=, count = logits.count, &in_both, &in_either] {
       for (std::size_t i = 0; i < count; ++i) {
         const int is_predicted = x[i] > T{0} ? 1 : 0;
         const int is_there = mask[i] >= T{0.5} ? 1 : 0;

@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <span>
 
+#include "ddp/base/vectorised.h"
 #include "ddp/kernels/detail/pointwise_loss_functions.h"
-#include "ddp/kernels/detail/vectorised.h"
 #include "ddp/kernels/detail/wide_sums.h"
 #include "ddp/kernels/detail/write_each.h"
 
@@ -19,7 +19,7 @@ void forward(const Loss& loss, const Buffer& x, const Buffer& target,
   const T* expected = static_cast<const T*>(target.data);
   const std::span<T> row_losses = result.row_losses.as<T>();
   double total = 0;
-  detail::vectorised([=, &total] {
+  vectorised([=, &total] {
     for (std::size_t r = 0; r < shape.rows; ++r) {
       const std::size_t offset = r * shape.columns;
       const double sum = detail::wide_sum(shape.columns, [=](std::size_t c) {
@@ -43,7 +43,7 @@ void backward(const Loss& loss, const Buffer& x, const Buffer& target, const Buf
   const T mean_grad =
       *static_cast<const T*>(grad_loss.data) / static_cast<T>(std::max<std::size_t>(x.count, 1));
   const T scale = Loss::kSlopeFactor * mean_grad;
-  detail::vectorised([=, mode = grad_x.mode, count = x.count] {
+  vectorised([=, mode = grad_x.mode, count = x.count] {
     detail::write_each(gradients, mode, count,
                        [=](std::size_t i) { return loss.slope(in[i], expected[i]) * scale; });
   });

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+#include "ddp/base/vectorised.h"
 #include "ddp/kernels/detail/sgd_checks.h"
 #include "ddp/kernels/sgd.h"
 
@@ -56,7 +57,9 @@ void sgd_step(std::span<const SgdTensor> tensors, const SgdStep& step, const dou
     const Factors<T> factors{static_cast<T>(step.learning_rate), static_cast<T>(step.momentum),
                              static_cast<T>(step.weight_decay),
                              grad_scale == nullptr ? T{1} : static_cast<T>(*grad_scale)};
-    for (const SgdTensor& tensor : tensors) step_tensor(tensor, step.nesterov, factors);
+    for (const SgdTensor& tensor : tensors) {
+      vectorised([&] { step_tensor(tensor, step.nesterov, factors); });
+    }
   });
 }
 

@@ -3,9 +3,9 @@
 
 #include <algorithm>
 
+#include "ddp/base/vectorised.h"
 #include "ddp/kernels/detail/softmax_checks.h"
 #include "ddp/kernels/detail/softmax_row.h"
-#include "ddp/kernels/detail/vectorised.h"
 #include "ddp/kernels/detail/wide_sums.h"
 #include "ddp/kernels/detail/write_each.h"
 
@@ -29,7 +29,7 @@ void softmax_forward(const Buffer& x, const Buffer& y, MatrixShape shape, Softma
     using T = decltype(element);
     const T* in = static_cast<const T*>(x.data);
     T* out = static_cast<T*>(y.data);
-    detail::vectorised([=] {
+    vectorised([=] {
       for (std::size_t r = 0; r < shape.rows; ++r) {
         const std::size_t offset = r * shape.columns;
         const std::size_t seen = detail::softmax_columns(shape, mask, r);
@@ -49,7 +49,7 @@ void softmax_backward(const Buffer& y, const Buffer& grad_y, const GradientTarge
     const T* value = static_cast<const T*>(y.data);
     const T* incoming = static_cast<const T*>(grad_y.data);
     T* target = static_cast<T*>(grad_x.buffer.data);
-    detail::vectorised([=, mode = grad_x.mode] {
+    vectorised([=, mode = grad_x.mode] {
       for (std::size_t r = 0; r < shape.rows; ++r) {
         const std::size_t offset = r * shape.columns;
         backward_row(value + offset, incoming + offset, target + offset, shape.columns, mode);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include "ddp/kernels/unary.h"
 
+#include "ddp/base/vectorised.h"
 #include "ddp/kernels/detail/unary_functions.h"
-#include "ddp/kernels/detail/vectorised.h"
 #include "ddp/kernels/detail/write_each.h"
 
 namespace ddp::cpu {
@@ -14,7 +14,7 @@ void unary_forward(const Buffer& x, const Buffer& y, const UnaryFunction& f) {
     using T = decltype(element);
     const T* in = static_cast<const T*>(x.data);
     T* out = static_cast<T*>(y.data);
-    detail::vectorised([=, count = x.count] {
+    vectorised([=, count = x.count] {
       detail::write_each(out, WriteMode::kOverwrite, count,
                          [=](std::size_t i) { return function.value(in[i]); });
     });
@@ -31,7 +31,7 @@ void unary_backward(const Buffer& kept, const Buffer& grad_y, const GradientTarg
     const T* of = static_cast<const T*>(kept.data);
     const T* incoming = static_cast<const T*>(grad_y.data);
     T* target = static_cast<T*>(grad_x.buffer.data);
-    detail::vectorised([=, mode = grad_x.mode, count = kept.count] {
+    vectorised([=, mode = grad_x.mode, count = kept.count] {
       detail::write_each(target, mode, count,
                          [=](std::size_t i) { return function.gradient(of[i], incoming[i]); });
     });

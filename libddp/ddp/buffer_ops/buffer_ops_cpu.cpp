@@ -11,6 +11,7 @@
 #include <type_traits>
 
 #include "ddp/base/random.h"
+#include "ddp/base/vectorised.h"
 #include "ddp/buffer_ops/buffer_ops.h"
 #include "ddp/buffer_ops/checks.h"
 #include "ddp/buffer_ops/loops.h"
@@ -112,32 +113,6 @@ inline std::uint64_t sum_of_words(const std::byte* bytes, std::size_t words) {
   return sum;
 }
 
-#if defined(__x86_64__) && defined(__GNUC__)
-
-// Only AVX-512 multiplies vectors of 64-bit integers. All calls are inlined, so no function that
-// others may call is compiled for such a processor.
-__attribute__((target("avx512f,avx512dq,avx512vl"), flatten)) std::uint64_t sum_of_words_avx512(
-    const std::byte* bytes, std::size_t words) {
-  return sum_of_words(bytes, words);
-}
-
-bool has_avx512() {
-  static const bool has_all = __builtin_cpu_supports("avx512f") &&
-                              __builtin_cpu_supports("avx512dq") &&
-                              __builtin_cpu_supports("avx512vl");
-  return has_all;
-}
-
-#else
-
-std::uint64_t sum_of_words_avx512(const std::byte* bytes, std::size_t words) {
-  return sum_of_words(bytes, words);
-}
-
-bool has_avx512() { return false; }
-
-#endif
-
 }  // namespace
 
 void fill(const Buffer& target, double value) {
@@ -224,7 +199,8 @@ void fingerprint(const Buffer& source, std::uint64_t* result) {
   const auto* bytes = static_cast<const std::byte*>(source.data);
   const std::size_t size_bytes = source.size_bytes();
   const std::size_t whole = size_bytes / 8;
-  std::uint64_t sum = has_avx512() ? sum_of_words_avx512(bytes, whole) : sum_of_words(bytes, whole);
+  std::uint64_t sum = 0;
+  vectorised([&] { sum = sum_of_words(bytes, whole); });
   if (const std::size_t rest = size_bytes % 8; rest > 0) {
     sum += mix_bits(load_word(bytes + 8 * whole, rest) + (whole + 1) * kFingerprintStep);
   }

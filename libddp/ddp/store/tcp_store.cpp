@@ -94,6 +94,30 @@ class TcpStore::Impl {
     return call(operation, keys, {}, timeout, repeat, std::forward<F>(exchange));
   }
 
+  // Has the server change what the key holds.
+  void tell(const char* operation, wire::Opcode opcode, std::string_view key,
+            std::string_view value, Repeat repeat) {
+    const std::string keys[] = {std::string(key)};
+    const std::string_view values[] = {value};
+    call(operation, keys, values, options_.timeout, repeat,
+         [&](StoreConnection& store, Deadline deadline) {
+           store.request(opcode).user_key(key).bytes(value);
+           store.send_and_confirm(deadline);
+         });
+  }
+
+  // Asks for a number that belongs to the key.
+  std::int64_t ask(const char* operation, wire::Opcode opcode, std::string_view key,
+                   Repeat repeat) {
+    const std::string keys[] = {std::string(key)};
+    return call(operation, keys, options_.timeout, repeat,
+                [&](StoreConnection& store, Deadline deadline) {
+                  store.request(opcode).user_key(key);
+                  store.send(deadline);
+                  return store.receive<std::int64_t>(deadline);
+                });
+  }
+
   [[nodiscard]] const Endpoint& server() const { return connection_.server(); }
   [[nodiscard]] const TcpStoreOptions& options() const { return options_; }
   [[nodiscard]] const std::string& local_address() const { return connection_.local_address(); }
@@ -164,13 +188,7 @@ std::shared_ptr<Store> TcpStore::clone(Timeout timeout) const {
 }
 
 void TcpStore::set(std::string_view key, std::string_view value) {
-  const std::string keys[] = {std::string(key)};
-  const std::string_view values[] = {value};
-  impl_->call("set", keys, values, timeout(), Repeat::kYes,
-              [&](StoreConnection& store, Deadline deadline) {
-                store.request(wire::Opcode::kSet).user_key(key).bytes(value);
-                store.send_and_confirm(deadline);
-              });
+  impl_->tell("set", wire::Opcode::kSet, key, value, Repeat::kYes);
 }
 
 std::string TcpStore::get(std::string_view key, Timeout timeout) {
@@ -235,23 +253,11 @@ bool TcpStore::check(std::span<const std::string> keys) {
 }
 
 bool TcpStore::delete_key(std::string_view key) {
-  const std::string keys[] = {std::string(key)};
-  return impl_->call("delete_key", keys, timeout(), Repeat::kNo,
-                     [&](StoreConnection& store, Deadline deadline) {
-                       store.request(wire::Opcode::kDeleteKey).user_key(key);
-                       store.send(deadline);
-                       return store.receive<std::int64_t>(deadline) == 1;
-                     });
+  return impl_->ask("delete_key", wire::Opcode::kDeleteKey, key, Repeat::kNo) == 1;
 }
 
 void TcpStore::append(std::string_view key, std::string_view value) {
-  const std::string keys[] = {std::string(key)};
-  const std::string_view values[] = {value};
-  impl_->call("append", keys, values, timeout(), Repeat::kNo,
-              [&](StoreConnection& store, Deadline deadline) {
-                store.request(wire::Opcode::kAppend).user_key(key).bytes(value);
-                store.send_and_confirm(deadline);
-              });
+  impl_->tell("append", wire::Opcode::kAppend, key, value, Repeat::kNo);
 }
 
 void TcpStore::multi_set(std::span<const std::pair<std::string, std::string>> entries) {
@@ -295,13 +301,7 @@ std::vector<std::string> TcpStore::list_keys() {
 }
 
 void TcpStore::queue_push(std::string_view key, std::string_view value) {
-  const std::string keys[] = {std::string(key)};
-  const std::string_view values[] = {value};
-  impl_->call("queue_push", keys, values, timeout(), Repeat::kNo,
-              [&](StoreConnection& store, Deadline deadline) {
-                store.request(wire::Opcode::kQueuePush).user_key(key).bytes(value);
-                store.send_and_confirm(deadline);
-              });
+  impl_->tell("queue_push", wire::Opcode::kQueuePush, key, value, Repeat::kNo);
 }
 
 std::optional<std::string> TcpStore::queue_pop(std::string_view key, Timeout timeout) {
@@ -325,13 +325,7 @@ std::optional<std::string> TcpStore::queue_pop(std::string_view key, Timeout tim
 }
 
 std::int64_t TcpStore::queue_length(std::string_view key) {
-  const std::string keys[] = {std::string(key)};
-  return impl_->call("queue_length", keys, timeout(), Repeat::kYes,
-                     [&](StoreConnection& store, Deadline deadline) {
-                       store.request(wire::Opcode::kQueueLen).user_key(key);
-                       store.send(deadline);
-                       return store.receive<std::int64_t>(deadline);
-                     });
+  return impl_->ask("queue_length", wire::Opcode::kQueueLen, key, Repeat::kYes);
 }
 
 void TcpStore::barrier(std::string_view key, int world_size, Timeout timeout) {

@@ -7,7 +7,7 @@
 #include <cstddef>
 #include <vector>
 
-#include "ddp/kernels/detail/vectorised.h"
+#include "ddp/base/vectorised.h"
 #include "ddp/kernels/detail/wide_sums.h"
 #include "ddp/kernels/detail/write_each.h"
 #include "ddp/kernels/shapes.h"
