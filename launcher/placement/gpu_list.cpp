@@ -45,6 +45,7 @@ std::optional<ListedGpu> find_uuid(const GpuInventory& inventory, std::string_vi
   return found.size() == 1 ? std::optional(found.front()) : std::nullopt;
 }
 
+// CUDA ignores what follows a number.
 std::optional<ListedGpu> find_index(const GpuInventory& inventory, std::string_view entry) {
   std::size_t index = 0;
   const auto [stop, error] = std::from_chars(entry.data(), entry.data() + entry.size(), index);

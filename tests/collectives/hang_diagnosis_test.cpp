@@ -254,4 +254,7 @@ TEST_CASE("serialised progress is parsed back unchanged", "[hang]") {
   CHECK(back.find("default/split0")->awaited.empty());
   CHECK(back.find("another") == nullptr);
   CHECK_THROWS_AS(parse_rank_progress("nonsense"), NetworkError);
+  std::string too_large = serialize(progress);
+  too_large.replace(too_large.find("3 17"), 1, "99999999999");
+  CHECK_THROWS_AS(parse_rank_progress(too_large), NetworkError);
 }

@@ -45,6 +45,20 @@ TEST_CASE("rank 0 hosts the store at all its addresses of the name, and says whi
                                    Contains("which only this host can reach"));
 }
 
+TEST_CASE("stores of several endpoints that a process hosts are shared, each by its groups",
+          "[start]") {
+  StartPatience patience(60s);
+  const auto open_at = [&](std::uint16_t port) {
+    const WorkerEnv env{.rank = 0, .world_size = 2, .master = {"127.0.0.1", port}};
+    return open_job_store({}, env, 60s, patience);
+  };
+  const std::uint16_t first_port = unused_port(), second_port = unused_port();
+  const JobStore first = open_at(first_port), second = open_at(second_port);
+  first.store->set("key", "of the first");
+  CHECK(open_at(first_port).store->get("key") == "of the first");
+  CHECK_FALSE(second.store->has("key"));
+}
+
 TEST_CASE("a rank that waits for the store says at which addresses", "[start]") {
   const WorkerEnv env{.rank = 1, .world_size = 2, .master = {"127.0.0.2,127.0.0.3", 1}};
   std::string said;

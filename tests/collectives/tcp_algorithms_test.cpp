@@ -4,17 +4,16 @@
 #include <catch2/catch.hpp>
 
 #include <algorithm>
-#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <span>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "ddp/base/time.h"
 #include "ddp/collectives/group_scopes.h"
 #include "ddp/collectives/tcp/tcp_process_group.h"
+#include "support/becomes_true.h"
 #include "support/groups.h"
 #include "support/sanitizers.h"
 
@@ -109,31 +108,24 @@ TEST_CASE("PyTorch's name for a backend over TCP means ours", "[tcp]") {
                     "shm+tcp)");
 }
 
-// Since a wait may throw while an operation still runs.
-TEST_CASE("another thread may ask what a tcp group is doing", "[tcp]") {
-  constexpr std::size_t kSecond = 2;  // elements, and minutes
+// A wait may throw while the operation still runs.
+TEST_CASE("what a group was doing is told once that operation has ended by an error", "[tcp]") {
   const auto store = std::make_shared<HashStore>();
   test::run_ranks(2, [&](int rank) {
     const auto group =
         make_tcp_process_group({.store = store, .rank = rank, .world_size = 2}, "127.0.0.1");
-    std::atomic<bool> is_over = false;
-    std::atomic<int> mixtures = 0;
-    std::thread reader([&] {
-      while (!is_over) {
-        const QueuedProcessGroup::Doing doing = group->failed_in();
-        const auto minutes = std::chrono::duration_cast<std::chrono::minutes>(doing.timeout);
-        if (static_cast<std::size_t>(minutes.count()) != doing.call.count) ++mixtures;
-      }
-    });
-    for (int i = 0; i < 5000; ++i) {
-      for (std::size_t count = 1; count <= kSecond; ++count) {
-        const ScopedTimeout timeout(*group, std::chrono::minutes(count));
-        std::vector<float> values(count);
-        group->all_reduce(buffer_of(values)).wait();
-      }
-    }
-    is_over = true;
-    reader.join();
-    expect(mixtures == 0, "what is told belongs to one operation");
+    std::vector<float> values(2);
+    group->all_reduce(buffer_of(values)).wait();
+    expect(!group->failed_in(), "no operation has failed");
+    group->barrier().wait();
+    if (rank == 1) return;  // and then leaves
+    const ScopedTimeout timeout(*group, std::chrono::minutes(3));
+    std::vector<float> others(5);
+    test::error_of([&] { group->all_reduce(buffer_of(others)).wait(); });
+    const auto has_ended = [&] { return group->failed_in().has_value(); };
+    expect(test::becomes_true(has_ended), "the operation ends");
+    const auto doing = group->failed_in();
+    expect(doing->call.count == 5 && doing->timeout == std::chrono::minutes(3), "what it was");
+    expect(doing->peer == 1, "whose data it waited for");
   });
 }

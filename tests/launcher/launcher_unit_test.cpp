@@ -201,10 +201,10 @@ TEST_CASE("each worker gets its share of the CPUs, at least one", "[environment]
 
 TEST_CASE("CUDA_VISIBLE_DEVICES selects GPUs as CUDA reads it", "[gpu-count]") {
   const std::pair<std::optional<std::string>, int> expected[] = {
-      {std::nullopt, 3}, {"", 0},          {"0", 1},           {"2,0", 2},
-      {" 1 , 2 ", 2},    {"0,-1,1", 1},    {"-1", 0},          {"0,7,1", 1},
-      {"1,1", 0},        {"GPU-a1234", 1}, {"GPU-a,GPU-c", 2}, {"GPU-x,0", 0},
-      {"GPU-", 0},       {"0,GPU-a", 0},   {"MIG-1,MIG-2", 2}, {"NoDevFiles", 0},
+      {std::nullopt, 3},  {"", 0},           {"0", 1},     {"2,0", 2},     {" 1 , 2 ", 2},
+      {"0,-1,1", 1},      {"-1", 0},         {"0,7,1", 1}, {"1,1", 0},     {"GPU-a1234", 1},
+      {"GPU-a,GPU-c", 2}, {"GPU-x,0", 0},    {"GPU-", 0},  {"0,GPU-a", 0}, {"MIG-1,MIG-2", 2},
+      {"NoDevFiles", 0},  {"1x,2ampere", 2},
   };
   for (const auto& [value, count] : expected) {
     CAPTURE(value);

@@ -6,7 +6,6 @@
 // file of the kernel, who writes as in C, too.
 #pragma once
 
-#include <charconv>
 #include <concepts>
 #include <iterator>
 #include <locale>
@@ -14,6 +13,8 @@
 #include <sstream>
 #include <string>
 #include <vector>
+
+#include "ddp/base/number_in.h"
 
 namespace ddp {
 
@@ -61,8 +62,9 @@ std::optional<std::vector<T>> numbers_in(const std::string& text) {
   std::vector<T> numbers;
   std::string word;
   for (WordReader words(text); words >> word;) {
-    const char* const end = word.data() + word.size();
-    if (std::from_chars(word.data(), end, numbers.emplace_back()).ptr != end) return std::nullopt;
+    const auto number = number_in<T>(word);
+    if (!number) return std::nullopt;
+    numbers.push_back(*number);
   }
   return numbers;
 }

@@ -117,15 +117,16 @@ bool HierarchicalAlgorithms::submit_transfer(const Collective& operation) {
 }
 
 // Which of the transfers has failed, and whether its peer is lost.
-void HierarchicalAlgorithms::note_failure(const Error& error, const QueuedProcessGroup& group) {
-  const QueuedProcessGroup::Doing doing = group.failed_in();
-  call_ = doing.call;
-  timeout_ = doing.timeout;
-  if (!doing.peer || dynamic_cast<const MismatchError*>(&error) != nullptr) return;
+void HierarchicalAlgorithms::note_failure(const Error& error, QueuedProcessGroup& group) {
+  const auto doing = group.failed_in();
+  if (!doing) return;
+  call_ = doing->call;
+  timeout_ = doing->timeout;
+  if (!doing->peer || dynamic_cast<const MismatchError*>(&error) != nullptr) return;
   const std::vector<int>& fellows =
       layout_.members[static_cast<std::size_t>(layout_.place(rank_).host)];
-  lost_peer_ = &group == groups_.flat.get() ? *doing.peer
-                                            : fellows.at(static_cast<std::size_t>(*doing.peer));
+  lost_peer_ = &group == groups_.flat.get() ? *doing->peer
+                                            : fellows.at(static_cast<std::size_t>(*doing->peer));
 }
 
 // The leaders' own calls compare a hash of what the ranks of each host have agreed on.

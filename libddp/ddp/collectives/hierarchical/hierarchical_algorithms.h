@@ -61,7 +61,7 @@ class HierarchicalAlgorithms {
   void begin(const CollectiveSignature& call, Timeout timeout);
   void run_transfers(std::span<const Collective> batch);
   bool submit_transfer(const Collective& operation);
-  void note_failure(const Error& error, const QueuedProcessGroup& group);
+  void note_failure(const Error& error, QueuedProcessGroup& group);
   void run_collective();
   void dispatch_collective();
   void agree_inside();

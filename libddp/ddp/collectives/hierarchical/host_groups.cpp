@@ -60,12 +60,14 @@ std::vector<int> HostGroups::awaited() const {
 }
 
 bool HostGroups::wait_idle(Timeout timeout) const {
-  return flat->wait_idle(timeout) && (!leaders || leaders->wait_idle(timeout));
+  return flat->wait_idle(timeout) && (!leaders || leaders->wait_idle(timeout)) &&
+         (!fellows || fellows->wait_idle(timeout));
 }
 
 bool HostGroups::wait_released(const Buffer& memory, Timeout timeout) const {
   return flat->wait_released(memory, timeout) &&
-         (!leaders || leaders->wait_released(memory, timeout));
+         (!leaders || leaders->wait_released(memory, timeout)) &&
+         (!fellows || fellows->wait_released(memory, timeout));
 }
 
 // The group of all ranks is made first: its ranks are the caller's, so its errors about an

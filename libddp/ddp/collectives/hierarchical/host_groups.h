@@ -25,8 +25,7 @@ struct HostGroups {
   void spread_failure() const;
   // Ranks of the job whose data this rank waits for between hosts: see HangContact.
   [[nodiscard]] std::vector<int> awaited() const;
-  // True once the threads of the groups between hosts no longer touch any operand. The group inside
-  // the host does not touch operands after an error.
+  // True once the threads of all groups no longer touch any operand.
   [[nodiscard]] bool wait_idle(Timeout timeout) const;
   // True once they no longer touch this memory.
   [[nodiscard]] bool wait_released(const Buffer& memory, Timeout timeout) const;

@@ -228,6 +228,11 @@ bool OperationQueue::is_broken() {
   return error_ != nullptr;
 }
 
+bool OperationQueue::has_ended() {
+  const std::lock_guard lock(mutex_);
+  return error_ && !executing_;
+}
+
 void OperationQueue::fail(std::exception_ptr error) {
   error = report(std::move(error));
   const std::lock_guard lock(mutex_);

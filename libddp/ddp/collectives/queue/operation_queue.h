@@ -99,6 +99,8 @@ class OperationQueue {
   static constexpr Timeout kErrorGrace{1000};
 
   [[nodiscard]] bool is_broken();
+  // True once the queue is broken and nothing runs any more.
+  [[nodiscard]] bool has_ended();
 
   // Breaks the queue from outside: waits throw this error. A running operation goes on.
   void fail(std::exception_ptr error);

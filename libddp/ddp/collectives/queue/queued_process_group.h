@@ -30,19 +30,24 @@ class QueuedProcessGroup : public ProcessGroup {
   [[nodiscard]] std::vector<int> awaited() const { return recorder().hang().awaited(); }
 
   // What this rank was doing when an operation failed, and that operation's timeout; of several
-  // transfers, the one that timed out or lost its peer, with that peer. To be called once a wait
-  // has thrown; the operation may then still be running.
+  // transfers, the one that timed out or lost its peer, with that peer.
   struct Doing {
     CollectiveSignature call;
     Timeout timeout;
     std::optional<int> peer;
   };
-  [[nodiscard]] virtual Doing failed_in() const { return {}; }
+  // Nothing if none has failed, or if it still runs: see OperationQueue::wait.
+  [[nodiscard]] std::optional<Doing> failed_in() {
+    return queue().has_ended() ? doing() : std::nullopt;
+  }
 
  protected:
   using ProcessGroup::ProcessGroup;
 
   [[nodiscard]] virtual OperationQueue& queue() = 0;
+  // What failed_in() returns, for groups that may be parts. Nothing runs any more when it is
+  // called.
+  [[nodiscard]] virtual std::optional<Doing> doing() const { return std::nullopt; }
 
   // What allocate() hands out.
   [[nodiscard]] Allocation guard(Allocation memory) {

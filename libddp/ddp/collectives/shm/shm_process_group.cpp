@@ -48,8 +48,6 @@ class ShmProcessGroup final : public QueuedProcessGroup {
   }
 
   std::string_view backend() const override { return "shm"; }
-  Doing failed_in() const override { return {self_.call(), self_.timeout(), self_.peer_of_call()}; }
-
   void check_on(std::span<const int> awaited, const std::function<bool()>& has_come) override {
     try {
       self_.check_on(awaited, has_come);
@@ -61,6 +59,9 @@ class ShmProcessGroup final : public QueuedProcessGroup {
 
  protected:
   OperationQueue& queue() override { return queue_; }
+  std::optional<Doing> doing() const override {
+    return Doing{self_.call(), self_.timeout(), self_.peer_of_call()};
+  }
   Allocation do_allocate(std::size_t size_bytes) override {
     const bool is_small = size_bytes <= shm::small_bytes(CollectiveKind::kAllReduce, world_size());
     return guard(is_small ? allocate_host(size_bytes) : heap_.allocate(size_bytes));

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <exception>
+#include <map>
 #include <mutex>
 #include <string>
 #include <thread>
@@ -18,6 +19,7 @@
 #include "ddp/base/net/socket.h"
 #include "ddp/base/system/host_name.h"
 #include "ddp/base/threads/periodic_thread.h"
+#include "ddp/base/threads/timed_mutex.h"
 #include "ddp/store/store_connection.h"
 #include "ddp/store/tcp_server.h"
 #include "ddp/store/tcp_store.h"
@@ -115,16 +117,21 @@ std::string describe_place(const TcpServer& server, const Endpoint& endpoint) {
          "all ranks are here";
 }
 
-// Groups of this process that live at the same time share one server.
+// Groups of this process that live at the same time, and whose stores are at the same place, share
+// one server.
 std::shared_ptr<TcpServer> host_store(const WorkerEnv& env, Timeout timeout) try {
-  static std::mutex mutex;
-  static std::weak_ptr<TcpServer> last;
-  static Endpoint last_endpoint;
-  const std::lock_guard lock(mutex);
-  if (auto shared = last.lock(); shared && env.master == last_endpoint) return shared;
-  auto server = serve_at_name(env, timeout);
-  last = server;
-  last_endpoint = env.master;
+  static TimedMutex mutex;
+  static std::map<std::string, std::weak_ptr<TcpServer>> hosted;  // by endpoint
+  const Deadline deadline = Deadline::after(timeout);
+  const std::unique_lock lock(mutex, deadline.time_point());
+  const std::string place = to_string(env.master);
+  if (!lock.owns_lock()) {
+    throw TimeoutError(about_rank0() + "another thread of it still opens one, for " + place);
+  }
+  std::erase_if(hosted, [](const auto& each) { return each.second.expired(); });
+  if (const auto shared = hosted.find(place); shared != hosted.end()) return shared->second.lock();
+  auto server = serve_at_name(env, deadline.remaining());
+  hosted[place] = server;
   return server;
 } catch (const SystemError& error) {
   if (error.error_number() == EADDRNOTAVAIL) {

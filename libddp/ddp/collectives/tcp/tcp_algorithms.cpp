@@ -105,11 +105,8 @@ void TcpAlgorithms::await_one_of(std::span<TcpTransfer* const> running) {
 }
 
 void TcpAlgorithms::begin(const CollectiveSignature& signature, Timeout timeout) {
-  {
-    const std::lock_guard lock(operation_mutex_);
-    current_ = signature;
-    timeout_ = timeout;
-  }
+  current_ = signature;
+  timeout_ = timeout;
   deadline_ = wire_.clock().after(timeout);
 }
 

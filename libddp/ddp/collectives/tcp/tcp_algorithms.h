@@ -21,7 +21,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
-#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
@@ -37,7 +36,7 @@
 
 namespace ddp {
 
-// The calls block; they are for one thread, unless they say otherwise.
+// The calls block; they are for one thread.
 class TcpAlgorithms {
  public:
   // Borrows the wire.
@@ -50,16 +49,6 @@ class TcpAlgorithms {
   [[nodiscard]] Timeout timeout() const { return timeout_; }
   // The current or last operation.
   [[nodiscard]] const CollectiveSignature& current() const { return current_; }
-
-  struct Operation {
-    CollectiveSignature signature;
-    Timeout timeout;
-  };
-  // The same, for any thread.
-  [[nodiscard]] Operation operation() const {
-    const std::lock_guard lock(operation_mutex_);
-    return {current_, timeout_};
-  }
 
  private:
   // The largest input, in bytes, that travels with the signature.
@@ -124,7 +113,6 @@ class TcpAlgorithms {
   int rank_;
   int world_size_;
   GroupNames names_;
-  mutable std::mutex operation_mutex_;  // of the next two, where another thread may be concerned
   CollectiveSignature current_;
   Timeout timeout_{};  // of the current operation, as is the next one
   Deadline deadline_ = Deadline::after(Timeout(0));

@@ -6,7 +6,6 @@
 #include "ddp/collectives/tcp/tcp_process_group.h"
 
 #include <algorithm>
-#include <atomic>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -102,13 +101,12 @@ class TcpProcessGroup final : public QueuedProcessGroup {
   void check_on(std::span<const int> awaited, const std::function<bool()>& has_come) override {
     roll_.check_on(awaited, has_come, first_error_, "[tcp]");
   }
-  Doing failed_in() const override {
-    const TcpAlgorithms::Operation operation = algorithms_.operation();
-    return {operation.signature, operation.timeout, lost_peer_};
-  }
 
  protected:
   OperationQueue& queue() override { return queue_; }
+  std::optional<Doing> doing() const override {
+    return Doing{algorithms_.current(), algorithms_.timeout(), lost_peer_};
+  }
   Allocation do_allocate(std::size_t size_bytes) override {
     return guard(allocate_host(size_bytes));
   }
@@ -183,7 +181,7 @@ class TcpProcessGroup final : public QueuedProcessGroup {
   Clock::time_point last_end_ = Clock::now();  // of an operation, or of the last before this group
   TcpWire wire_;
   TcpAlgorithms algorithms_;
-  std::atomic<std::optional<int>> lost_peer_{};  // by which an operation failed
+  std::optional<int> lost_peer_;  // by which an operation failed
   PeerRoll roll_;
   OperationQueue queue_;
   FirstError first_error_;
