@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "ddp/base/error.h"
+#include "ddp/base/tensor_writes.h"
 #include "ddp/buffer_ops/host_transfer.h"
 #include "ddp/io/checkpoint_file.h"
 
@@ -141,6 +142,7 @@ UnmatchedNames restore_tensors(const std::filesystem::path& path, const Safetens
   }
   if (plans.empty() && !targets.empty()) refuse_to_take_nothing(path, names);
   copy_all(plans, options.stream);
+  note_tensor_writes();
   return names;
 }
 

@@ -15,7 +15,7 @@ FileDescriptor& FileDescriptor::operator=(FileDescriptor&& other) noexcept {
   return *this;
 }
 
-int FileDescriptor::release() { return std::exchange(fd_, -1); }
+int FileDescriptor::release() noexcept { return std::exchange(fd_, -1); }
 
 void FileDescriptor::reset() noexcept {
   if (fd_ >= 0) ::close(std::exchange(fd_, -1));

@@ -14,7 +14,7 @@ class FileDescriptor {
 
   [[nodiscard]] int get() const { return fd_; }
   [[nodiscard]] bool is_open() const { return fd_ >= 0; }
-  [[nodiscard]] int release();
+  [[nodiscard]] int release() noexcept;
   void reset() noexcept;
 
  private:

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "ddp/base/tensor_writes.h"
 #include "ddp/collectives/check/operand_check.h"
 #include "ddp/collectives/group_scopes.h"
 #include "ddp/collectives/group_state.h"
@@ -170,6 +171,7 @@ Work ProcessGroup::all_reduce(const Buffer& buffer, ReduceOp op, Stream producer
 }
 
 Work ProcessGroup::broadcast(const Buffer& buffer, int root, Stream producer) {
+  note_tensor_writes();
   return run({CollectiveKind::kBroadcast, buffer, buffer, ReduceOp::kSum, root}, producer);
 }
 

@@ -35,12 +35,12 @@ class DistributedDataParallel::Impl {
  public:
   Impl(std::shared_ptr<ProcessGroup> group, std::vector<Parameter> parameters, DdpOptions options);
 
-  const std::shared_ptr<ProcessGroup>& group() const { return group_; }
-  const std::vector<Parameter>& parameters() const { return parameters_; }
-  const Reducer& reducer() const { return reducer_; }
+  [[nodiscard]] const std::shared_ptr<ProcessGroup>& group() const { return group_; }
+  [[nodiscard]] const std::vector<Parameter>& parameters() const { return parameters_; }
+  [[nodiscard]] const Reducer& reducer() const { return reducer_; }
   StepOutcome& outcome() { return outcome_; }
   // Gradient i, which lies in the caller's memory or in a bucket.
-  Buffer gradient(std::size_t i) const;
+  [[nodiscard]] Buffer gradient(std::size_t i) const;
 
   void continue_after(std::int64_t steps);
   double begin_step(const StepOptions& step);
@@ -61,7 +61,7 @@ class DistributedDataParallel::Impl {
 
   void accumulate(int passes);
   PassPlan& passes() { return passes_; }
-  bool is_synchronized() const { return state_ == State::kIdle && passes_.reduces(); }
+  [[nodiscard]] bool is_synchronized() const { return state_ == State::kIdle && passes_.reduces(); }
   // Throws in a pass, whose gradients are not reduced yet.
   void check_closed(const char* call) const {
     if (state_ != State::kIdle) refuse_in_pass(call);
@@ -82,7 +82,7 @@ class DistributedDataParallel::Impl {
   void broadcast_buffers(Stream stream);
 
   StepTimes times();
-  Statistics statistics() const;
+  [[nodiscard]] Statistics statistics() const;
   StepCosts step_costs();
 
   ~Impl();
@@ -93,7 +93,7 @@ class DistributedDataParallel::Impl {
   enum class State { kIdle, kOpen, kReducing };
 
   // The number of the current step in the whole training.
-  std::uint64_t number_of_step() const { return steps_before_ + step_; }
+  [[nodiscard]] std::uint64_t number_of_step() const { return steps_before_ + step_; }
   void make_checks();
   void check_open(const char* call) const;
   void check_index(const char* call, std::size_t i) const {
@@ -102,10 +102,10 @@ class DistributedDataParallel::Impl {
   [[noreturn]] void refuse_index(const char* call, std::size_t i) const;
   [[noreturn]] static void refuse_in_pass(const char* call);
   [[noreturn]] void refuse_unreduced() const;
-  const double* folded_scale() const {
+  [[nodiscard]] const double* folded_scale() const {
     return pass_.factors.divides && options_.fold_scale ? control_.gradient_scale() : nullptr;
   }
-  std::vector<Buffer> gradients() const;
+  [[nodiscard]] std::vector<Buffer> gradients() const;
   void open_step();
   void warn_of_endless_guard() const;
   void note_pass(const StepOptions& pass);

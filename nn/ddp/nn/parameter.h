@@ -40,6 +40,8 @@ class Parameter {
   // How often the value was changed by those who say so, as optimizers and WeightAverage do.
   // Between a forward pass and its backward call mark_value_changed(), too, after writing to the
   // value: a tape then refuses the backward pass, which would take the new values for the old ones.
+  // Between two forward passes without a backward, a tape with autocast needs it, too: it casts the
+  // value anew only then (it knows of broadcasts and of restore_tensors() by itself).
   [[nodiscard]] std::uint64_t version() const { return version_; }
   void mark_value_changed() { ++version_; }
 

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "ddp/base/log.h"
+#include "ddp/base/tensor_writes.h"
 #include "ddp/buffer_ops/buffer_ops.h"
 #include "ddp/nn/ops.h"
 
@@ -78,6 +79,9 @@ Variable Tape::narrowed(const Variable& operand) {
   const bool is_parameter =
       !operand.is_constant() && slots_[index_of(operand)].parameter != nullptr;
   if (!is_parameter) return cast(*this, operand, *autocast_);
+  if (const auto writes = tensor_writes(); std::exchange(seen_writes_, writes) != writes) {
+    narrowed_.clear();
+  }
   const auto known = narrowed_.find(operand.slot_);
   if (known != narrowed_.end()) return known->second.reshaped(operand.shape());
   return narrowed_.emplace(operand.slot_, cast(*this, operand, *autocast_)).first->second;

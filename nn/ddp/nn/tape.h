@@ -112,7 +112,8 @@ class Tape {
   [[nodiscard]] Variable watch(Parameter& parameter);
 
   // For operations: casts a float32 operand to the autocast type and returns any other unchanged. A
-  // parameter is cast only once until backward(), clear() or a change that its version() shows.
+  // parameter is cast only once until backward(), clear(), a broadcast, a restored checkpoint, or a
+  // change that its version() shows.
   [[nodiscard]] Variable narrowed(const Variable& operand);
 
   // For operations: `output` was computed from the inputs of `edges`. Backward runs the edges in
@@ -172,7 +173,7 @@ class Tape {
   Variable add_node(Tensor output, std::size_t first_edge);
   std::uint64_t add_slot(const Tensor& value, Parameter* parameter);
   void warn_of_growth(const Parameter& parameter);
-  std::size_t index_of(const Variable& variable) const;
+  [[nodiscard]] std::size_t index_of(const Variable& variable) const;
   GradientTarget target_of(Slot& slot);
   void play(const BackwardOptions& options, std::vector<Parameter*>& reached);
   void drop_gradients();
@@ -189,6 +190,7 @@ class Tape {
   std::unordered_map<const Parameter*, Watch> watched_;
   bool has_warned_ = false;
   std::unordered_map<std::uint64_t, Variable> narrowed_;  // of parameters, by slot
+  std::uint64_t seen_writes_ = 0;  // tensor_writes() when narrowed_ was used last
 };
 
 }  // namespace ddp::nn

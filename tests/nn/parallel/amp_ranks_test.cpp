@@ -5,17 +5,24 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <filesystem>
 #include <limits>
 #include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include "ddp/buffer_ops/buffer_ops.h"
+#include "ddp/collectives/host_collectives.h"
+#include "ddp/io/checkpoint_file.h"
 #include "ddp/nn/models/lenet5.h"
+#include "ddp/nn/modules/linear.h"
+#include "ddp/nn/named_buffers.h"
 #include "ddp/nn/ops.h"
 #include "ddp/nn/optim/adam.h"
 #include "ddp/nn/optim/sgd.h"
 #include "ddp/nn/parallel/distributed_module.h"
+#include "support/files.h"
 #include "support/groups.h"
 #include "support/reference.h"
 
@@ -199,6 +206,38 @@ TEST_CASE("a scaled loss gives the same steps, and needs a policy that skips bad
     expect(error_of([&] { model.scale_losses(scaler); }) ==
                "[ddp] scale_losses needs DdpOptions::non_finite = NonFinite::kSkip",
            "a module that skips nothing is refused");
+  });
+}
+
+TEST_CASE("a forward pass casts the values that a broadcast or a checkpoint has brought", "[amp]") {
+  const DType narrow = GENERATE(DType::kBFloat16, DType::kFloat16);
+  const test::TemporaryDirectory directory;
+  test::run_groups(Backend::kShm, 2, [&](ProcessGroup& group) {
+    nn::Context context;
+    const auto rank = static_cast<std::uint64_t>(group.rank());
+    nn::Linear layer({context, DType::kFloat32, rank}, 4, 3);
+    const auto tensors = nn::named_buffers(layer.state_dict());
+    const Tensor x = context.from_host<float>(std::vector<float>(4, 1.0F), {1, 4});
+    nn::Tape tape(context, nn::Recording::kOn, narrow);
+    const auto output_on = [&](nn::Tape& any) {
+      const Tensor output = layer.forward(any, x).value();
+      const Tensor wide = context.empty(output.shape(), DType::kFloat32);
+      cast(output.buffer(), wide.buffer());
+      return context.to_host<float>(wide);
+    };
+    const auto sees_new_values = [&] {
+      nn::Tape fresh(context, nn::Recording::kOff, narrow);
+      return output_on(tape) == output_on(fresh);
+    };
+    const std::filesystem::path file = directory / std::to_string(rank);
+    const std::vector<float> first = output_on(tape);
+    save_checkpoint(file, tensors, {});
+    broadcast_tensors(group, tensors, 0);
+    expect(sees_new_values(), "those of rank 0");
+    restore_tensors(file, load_checkpoint(file), tensors);
+    expect(sees_new_values() && output_on(tape) == first, "those of the checkpoint");
+    const nn::DistributedModule model(layer, context, group.shared_from_this());
+    expect(sees_new_values(), "those with which a training begins");
   });
 }
 

@@ -56,6 +56,34 @@ TEST_CASE("optimizer.step() steps with the mean over all ranks, as model.step(op
   CHECK(std::isfinite(by_optimizer.front()));
 }
 
+// As loops on raw buffers do.
+TEST_CASE("the gradients of a step that must not be taken need not be offered to an optimizer",
+          "[module]") {
+  test::run_on_all_backends(2, [](ProcessGroup& group) {
+    Trainee trainee(group.shared_from_this(),
+                    {.unused = UnusedParameters::kZero, .non_finite = NonFinite::kSkip});
+    nn::GradScaler scaler({.initial_scale = 1024, .growth_interval = 1});
+    trainee.model.scale_losses(scaler);
+    const DistributedDataParallel& engine = trainee.model.engine();
+    const auto rank = static_cast<std::size_t>(group.rank());
+    for (int epoch = 0; epoch < 2; ++epoch) {
+      for (std::size_t batch = 0;; ++batch) {
+        const bool has_batch = batch < 2 + rank;
+        const bool is_bad = batch == 1;
+        trainee.backward(2 * batch, has_batch ? 2 : 0, has_batch, is_bad ? NAN : 1);
+        if (engine.is_over()) break;
+        const double before = scaler.scale();
+        expect(engine.should_step() != is_bad, "the step whose gradients are NaN is not taken");
+        if (engine.should_step()) trainee.optimizer.step();
+        expect(scaler.scale() == (is_bad ? before : 2 * before),
+               "a step that is not offered is told later");
+      }
+    }
+    expect(scaler.scale() == 1024 * 4, "two of three steps grow it, one shrinks it, twice");
+    expect(std::isfinite(trainee.values().front()), "NaN has not come in");
+  });
+}
+
 TEST_CASE("an optimizer waits for the last pass of a step", "[module]") {
   test::run_on_all_backends(2, [](ProcessGroup& group) {
     Trainee trainee(group.shared_from_this(), {.unused = UnusedParameters::kZero});

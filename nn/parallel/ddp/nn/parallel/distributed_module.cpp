@@ -167,6 +167,7 @@ Variable DistributedModule::forward(Tape& tape, const Variable& input) {
 
 void DistributedModule::backward(Tape& tape, const Variable& loss, const StepOptions& step,
                                  std::span<const StepMetric> metrics) {
+  drop_untaken();
   for (const Parameter* parameter : trained_) {
     if (engine_.is_synchronized() && parameter->has_grad()) {
       throw std::logic_error("[ddp] parameter '" + parameter->name() +
@@ -247,18 +248,33 @@ void DistributedModule::step(Optimizer& optimizer) {
   const bool is_clipped = reduced_ && reduced_->clipped;
   const double* scale =
       is_clipped ? reduced_->clipped->grad_scale() : gradient_scale();  // likewise
-  const bool is_taken = engine_.should_step();
-  if (is_taken) {
+  if (engine_.should_step()) {
     optimizer.step(scale);
   } else {
-    for (Parameter* parameter : trained_) parameter->clear_grad();
+    drop_gradients();
   }
-  const bool has_overflowed = !engine_.is_finite();
-  if (std::exchange(reduced_->scaler_is_due, false) && (is_taken || has_overflowed)) {
-    if (has_overflowed) warn_of_smallest_scale();
-    scaler_->update(has_overflowed);
-  }
+  update_scaler();
   if (!has_gradients()) reduced_.reset();  // those left are for another optimizer
+}
+
+// A step that must not be taken need not be offered to an optimizer.
+void DistributedModule::drop_untaken() {
+  if (!reduced_ || !has_gradients() || engine_.should_step()) return;
+  drop_gradients();
+  update_scaler();
+}
+
+void DistributedModule::drop_gradients() {
+  for (Parameter* parameter : trained_) parameter->clear_grad();
+}
+
+// Once for each step that was taken or has overflowed.
+void DistributedModule::update_scaler() {
+  const bool has_overflowed = !engine_.is_finite();
+  const bool is_due = std::exchange(reduced_->scaler_is_due, false);
+  if (!is_due || !(has_overflowed || engine_.should_step())) return;
+  if (has_overflowed) warn_of_smallest_scale();
+  scaler_->update(has_overflowed);
 }
 
 void DistributedModule::warn_of_smallest_scale() {

@@ -143,6 +143,9 @@ class DistributedModule final : public Module, public GradientOwner {
   [[nodiscard]] bool has_gradients() const;
   void take_use_from_engine();
   [[nodiscard]] const double* gradient_scale();
+  void drop_untaken();
+  void drop_gradients();
+  void update_scaler();
   void warn_of_smallest_scale();
 
   Module& module_;
