@@ -161,6 +161,13 @@ void Trainer::announce() {
   journal_->begin();
   if (trace_) trace_->begin();
   journal_->say(fmt::format("{}, {} training samples", job_name(), task_->train_set().size()));
+  if (options_.epochs - options_.warmup_epochs == 1 &&
+      options_.lr_schedule != ddp::nn::LrScheduleKind::kConstant) {
+    journal_->say(
+        fmt::format("--lr-schedule {} changes the rate by epoch: in a single one (after "
+                    "the warm-up) it stays as it is",
+                    to_string(options_.lr_schedule)));
+  }
   if (!resumed_ && !learner_.init_remark().empty()) journal_->say(learner_.init_remark());
   if (!resumed_) return;
   journal_->say(

@@ -99,6 +99,22 @@ TEMPLATE_TEST_CASE("cu::softmax equals its CPU twin", "[gpu]", float, double) {
   grad_x.check_equal(kTolerance<T>);
 }
 
+TEMPLATE_TEST_CASE("cu::log_softmax equals its CPU twin", "[gpu]", float, double) {
+  using T = TestType;
+  const auto shape = GENERATE(MatrixShape{0, 10}, MatrixShape{3, 0}, MatrixShape{1, 1},
+                              MatrixShape{700, 35}, MatrixShape{3, 2500}, MatrixShape{3, 4001},
+                              MatrixShape{3, 9000}, MatrixShape{3, 9001});
+  const WriteMode mode = any_mode();
+  auto x = Twin<T>::uniform(shape.count(), 1), y = Twin<T>::poison(shape.count());
+  ddp::cpu::log_softmax_forward(x.cpu(), y.cpu(), shape);
+  ddp::cu::log_softmax_forward(x.cuda(), y.cuda(), shape, {});
+  y.check_equal(kTolerance<T>);
+  auto grad_y = Twin<T>::uniform(shape.count(), 2), grad_x = Twin<T>::gradient(shape.count(), mode);
+  ddp::cpu::log_softmax_backward(y.cpu(), grad_y.cpu(), {grad_x.cpu(), mode}, shape);
+  ddp::cu::log_softmax_backward(y.cuda(), grad_y.cuda(), {grad_x.cuda(), mode}, shape, {});
+  grad_x.check_equal(kTolerance<T>);
+}
+
 TEST_CASE("rows need not be aligned to 16 bytes on CUDA", "[gpu]") {
   constexpr MatrixShape kShape{9, 64};
   const auto behind_first = [](ddp::Buffer buffer) {

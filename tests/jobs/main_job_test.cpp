@@ -227,9 +227,13 @@ TEST_CASE("the time left is that up to --max-steps", "[main]") {
                             Catch::Contains("epoch 1/2, step 6/469: test accuracy"));
 }
 
-TEST_CASE("a job that ends before --max-steps says so", "[main]") {
-  ChildProcess job(train_command(1, {"--batch-size", "6000", "--max-steps", "50"}));
+TEST_CASE("a job that ends before --max-steps says so, and that a schedule by epoch does nothing",
+          "[main]") {
+  ChildProcess job(
+      train_command(1, {"--batch-size", "6000", "--max-steps", "50", "--lr-schedule", "cosine"}));
   REQUIRE(job.wait(100s) == 0);
+  CHECK_THAT(job.out(), Catch::Contains("\n--lr-schedule cosine changes the rate by epoch: in a "
+                                        "single one (after the warm-up) it stays as it is\n"));
   CHECK_THAT(job.out(), Catch::Contains("\n--epochs 1 ended the training after 10 steps, before "
                                         "--max-steps 50\n"));
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
 // Compares the kernels of transformers with plain loops in float64.
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <cstdint>
@@ -200,6 +201,38 @@ TEST_CASE("softmax stays finite for huge elements, and never reads what is maske
                ddp::cpu::softmax_forward(buffer_of(x), buffer_of(y), {1, 4}, SoftmaxMask::kCausal);
              }),
              Contains("a causal mask for 1 x 4 elements, which are no square matrices"));
+}
+
+TEMPLATE_TEST_CASE("log_softmax equals the formula, also where softmax is 0", "[kernels]", float,
+                   double) {
+  using T = TestType;
+  const auto shape =
+      GENERATE(MatrixShape{1, 1}, MatrixShape{0, 5}, MatrixShape{3, 0}, MatrixShape{67, 67});
+  const double scale = GENERATE(1.0, 1e4);
+  const auto mode = any_mode();
+  Values<T> x = uniform<T>(shape.count(), 1), y = poison<T>(shape.count());
+  for (T& element : x) element *= static_cast<T>(scale);
+  Values<T> grad_y = uniform<T>(shape.count(), 2), grad_x = initial_gradient<T>(x.size(), mode);
+  Doubles expected(x.size()), gradient(x.size());
+  for (std::size_t first = 0; first < x.size(); first += shape.columns) {
+    const auto row = [&](const Values<T>& values) {
+      const auto begin = values.begin() + static_cast<std::ptrdiff_t>(first);
+      return Doubles(begin, begin + static_cast<std::ptrdiff_t>(shape.columns));
+    };
+    const Doubles elements = row(x), gradients = row(grad_y);
+    const double maximum = *std::ranges::max_element(elements);
+    double sum = 0, sum_of_gradients = 0;
+    for (const double element : elements) sum += std::exp(element - maximum);
+    for (const double each : gradients) sum_of_gradients += each;
+    for (std::size_t c = 0; c < shape.columns; ++c) {
+      expected[first + c] = elements[c] - maximum - std::log(sum);
+      gradient[first + c] = gradients[c] - std::exp(expected[first + c]) * sum_of_gradients;
+    }
+  }
+  ddp::cpu::log_softmax_forward(buffer_of(x), buffer_of(y), shape);
+  check_close(y, expected);
+  ddp::cpu::log_softmax_backward(buffer_of(y), buffer_of(grad_y), {buffer_of(grad_x), mode}, shape);
+  check_close(grad_x, expected_gradient<T>(gradient, mode));
 }
 
 TEMPLATE_TEST_CASE("embedding copies rows, and sums the gradients of each in order", "[kernels]",

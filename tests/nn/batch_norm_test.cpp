@@ -161,8 +161,8 @@ TEST_CASE("a batch norm refuses wrong inputs and says why", "[nn]") {
         "[channels] or [0] twice");
   CHECK(error_for({1, 3}) ==
         "[nn] batch_norm: x is [1, 3], but training needs more than one element per channel: use "
-        "a larger batch or, on several ranks, convert_sync_batchnorm, which counts the elements of "
-        "all of them");
+        "a larger batch, leave out an incomplete last one (drop_last) or, on several ranks, use "
+        "convert_sync_batchnorm, which counts the elements of all of them");
   layer.train(false);
   CHECK(error_for({1, 3}).empty());
 }

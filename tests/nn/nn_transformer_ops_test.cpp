@@ -82,6 +82,9 @@ const std::vector<Case> kCases{
     {"softmax",
      {{"x", {2, 3, 7}}},
      [](Tape& tape, const Operands& o) { return softmax(tape, mul(tape, o[0], 8)); }},
+    {"log_softmax",
+     {{"x", {2, 3, 7}}},
+     [](Tape& tape, const Operands& o) { return log_softmax(tape, mul(tape, o[0], 8)); }},
     {"embedding",
      {{"weight", {8, 6}}},
      [](Tape& tape, const Operands& o) {

@@ -55,6 +55,7 @@ run("layer_norm", {"x": (2, 3, 9), "weight": (9,), "bias": (9,)},
 run("layer_norm_eps", {"x": (4, 3, 5), "weight": (3, 5), "bias": (3, 5)},
     lambda x, weight, bias: F.layer_norm(x, (3, 5), weight, bias, 0.1))
 run("softmax", {"x": (2, 3, 7)}, lambda x: (8 * x).softmax(-1))
+run("log_softmax", {"x": (2, 3, 7)}, lambda x: (8 * x).log_softmax(-1))
 indices = (3 * torch.arange(20) % 7).reshape(4, 5)
 run("embedding", {"weight": (8, 6)}, lambda weight: F.embedding(indices, weight))
 shapes = {"q": (2, 3, 5, 4), "k": (2, 3, 5, 4), "v": (2, 3, 5, 4)}

@@ -159,6 +159,11 @@ void softmax_forward(const Buffer&, const Buffer&, MatrixShape, SoftmaxMask, Str
 void softmax_backward(const Buffer&, const Buffer&, const GradientTarget&, MatrixShape, Stream) {
   refuse();
 }
+void log_softmax_forward(const Buffer&, const Buffer&, MatrixShape, Stream) { refuse(); }
+void log_softmax_backward(const Buffer&, const Buffer&, const GradientTarget&, MatrixShape,
+                          Stream) {
+  refuse();
+}
 void layer_norm_forward(const Buffer&, const Buffer&, const Buffer&, double, const LayerNormResult&,
                         MatrixShape, Stream) {
   refuse();

@@ -26,6 +26,13 @@ void softmax_forward(const Buffer& x, const Buffer& y, MatrixShape shape, Softma
 void softmax_backward(const Buffer& y, const Buffer& grad_y, const GradientTarget& grad_x,
                       MatrixShape shape);
 
+// y[r, c] = log(softmax(x)[r, c]), also where the latter is too small for its type:
+// x[r, c] - m - log(the sum of exp(x[r, i] - m)), with the row's maximum m.
+void log_softmax_forward(const Buffer& x, const Buffer& y, MatrixShape shape);
+// grad_x[r, c] = grad_y[r, c] - exp(y[r, c]) * the sum of grad_y[r, i].
+void log_softmax_backward(const Buffer& y, const Buffer& grad_y, const GradientTarget& grad_x,
+                          MatrixShape shape);
+
 }  // namespace ddp::cpu
 
 namespace ddp::cu {
@@ -34,5 +41,8 @@ void softmax_forward(const Buffer& x, const Buffer& y, MatrixShape shape, Softma
                      Stream stream);
 void softmax_backward(const Buffer& y, const Buffer& grad_y, const GradientTarget& grad_x,
                       MatrixShape shape, Stream stream);
+void log_softmax_forward(const Buffer& x, const Buffer& y, MatrixShape shape, Stream stream);
+void log_softmax_backward(const Buffer& y, const Buffer& grad_y, const GradientTarget& grad_x,
+                          MatrixShape shape, Stream stream);
 
 }  // namespace ddp::cu

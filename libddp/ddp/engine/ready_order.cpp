@@ -87,8 +87,10 @@ std::string order_advice(const BucketLayout& layout, std::span<const std::size_t
       fmt::format("{} of {} buckets were full but had to wait for an earlier one; ", cost.buckets,
                   layout.buckets.size());
   if (packing == Packing::kAligned) {
-    return waited + fmt::format("pass the order in which gradients became ready: .order = {{{}}}",
-                                list_of(order));
+    return waited + fmt::format(
+                        "pass the order in which gradients became ready as "
+                        "DdpOptions::buckets.order = {{{}}}",
+                        list_of(order));
   }
   std::ranges::reverse(order);
   return waited + fmt::format(

@@ -152,6 +152,8 @@ struct BatchNormTraining {
 
 // exp(x) divided by its sum over the last dimension.
 [[nodiscard]] Variable softmax(Tape& tape, const Variable& x);
+// Its logarithm, which is finite where a probability is so small that softmax() gives 0.
+[[nodiscard]] Variable log_softmax(Tape& tape, const Variable& x);
 
 // The rows of `weight` (count x width) with these indices, int64 of any shape: that shape x width.
 // An index outside its range throws on the CPU; on CUDA its row is NaN.

@@ -41,6 +41,19 @@ Variable softmax(Tape& tape, const Variable& x) {
   return masked_softmax(tape, x, SoftmaxMask::kNone);
 }
 
+Variable log_softmax(Tape& tape, const Variable& x) {
+  if (must_widen(x)) return log_softmax(tape, widened(tape, x));
+  Context& context = tape.context();
+  const MatrixShape shape = as_rows(x.shape());
+  Tensor y = context.empty(x.shape(), x.value().dtype());
+  context.run(cpu::log_softmax_forward, cu::log_softmax_forward, x.buffer(), y.buffer(), shape);
+  const auto backward = [&context, y, shape](const Buffer& grad_y, const GradientTarget& target) {
+    context.run(cpu::log_softmax_backward, cu::log_softmax_backward, y.buffer(), grad_y, target,
+                shape);
+  };
+  return tape.record(y, Edge{x, backward});
+}
+
 Variable scaled_dot_product_attention(Tape& tape, const Variable& q, const Variable& k,
                                       const Variable& v, const AttentionOptions& options) {
   check_shapes(q.shape(), k.shape(), v.shape(), options.is_causal);

@@ -164,8 +164,9 @@ Variable batch_norm(Tape& tape, const Variable& x, const Variable& weight, const
   if (shape.per_channel() == 1 && !options.reducer) {
     throw std::invalid_argument(
         "[nn] batch_norm: x is " + to_string(x.shape()) +
-        ", but training needs more than one element per channel: use a larger batch or, "
-        "on several ranks, convert_sync_batchnorm, which counts the elements of all of them");
+        ", but training needs more than one element per channel: use a larger batch, leave out an "
+        "incomplete last one (drop_last) or, on several ranks, use convert_sync_batchnorm, which "
+        "counts the elements of all of them");
   }
   auto call = std::make_shared<BatchNormCall>(tape.context(), x.value(), weight.value(), shape);
   call->take_statistics_of_batch(options);

@@ -62,13 +62,14 @@ class DistributedModule final : public Module, public GradientOwner {
   // reductions running beside it. `loss` is the mean over this rank's samples; without samples it
   // may be a constant, and the step is taken with zeros. A rank without samples may even leave out
   // forward(), but not with synchronised batch norms: they exchange sums in forward and backward,
-  // so an empty batch must go through both, or all ranks wait until the timeout. Metric i can be
-  // read as engine().summary().metrics[i]. std::logic_error if an optimizer has not consumed a
-  // gradient, or if the loss depends on a parameter that this object does not train: one of a child
-  // that was never registered, or of another DistributedModule, whose module must then be frozen
-  // before its forward; the other ranks then throw PeerError. On return the context's stream is
-  // ordered behind the sums. A parameter that no rank used (DdpOptions::unused) then has no
-  // gradient.
+  // so an empty batch must go through both, or all ranks wait until the timeout. Nor may it if a
+  // step has several calls of forward(), each of which broadcasts (BufferSync::kEveryForward).
+  // Metric i can be read as engine().summary().metrics[i]. std::logic_error if an optimizer has not
+  // consumed a gradient, or if the loss depends on a parameter that this object does not train: one
+  // of a child that was never registered, or of another DistributedModule, whose module must then
+  // be frozen before its forward; the other ranks then throw PeerError. On return the context's
+  // stream is ordered behind the sums. A parameter that no rank used (DdpOptions::unused) then has
+  // no gradient.
   //
   // With the loader's batch, or step_options() of it, ranks detect that they are in different
   // epochs, read their data in different orders, or read another rank's part of them.
