@@ -86,6 +86,24 @@ Work softmax_backward_work(Workbench& bench) {
   return {.kernel = "softmax_backward", .traffic = {y, grad_y, grad_x}, .run = run};
 }
 
+Work log_softmax_forward_work(Workbench& bench) {
+  const Tensor x = bench.large(), y = bench.large();
+  const auto run = [=, &bench] {
+    bench.context.run(cpu::log_softmax_forward, cu::log_softmax_forward, x.buffer(), y.buffer(),
+                      tokens_of(bench));
+  };
+  return {.kernel = "log_softmax_forward", .traffic = {x, y}, .run = run};
+}
+
+Work log_softmax_backward_work(Workbench& bench) {
+  const Tensor y = bench.large(), grad_y = bench.large(), grad_x = bench.large();
+  const auto run = [=, &bench] {
+    bench.context.run(cpu::log_softmax_backward, cu::log_softmax_backward, y.buffer(),
+                      grad_y.buffer(), GradientTarget{grad_x.buffer()}, tokens_of(bench));
+  };
+  return {.kernel = "log_softmax_backward", .traffic = {y, grad_y, grad_x}, .run = run};
+}
+
 // The table is a large operand. An eighth of its rows have positions, some of them several.
 Tensor indices_for(Workbench& bench) {
   const std::size_t rows = tokens_of(bench).rows;
@@ -154,6 +172,8 @@ std::vector<MakeWork> transformer_kernels() {
           softmax_forward_work("softmax_forward", SoftmaxMask::kNone),
           softmax_forward_work("softmax_forward, causal", SoftmaxMask::kCausal),
           softmax_backward_work,
+          log_softmax_forward_work,
+          log_softmax_backward_work,
           embedding_forward_work,
           embedding_backward_work,
           small_embedding_backward_work,
