@@ -11,6 +11,7 @@
 #include "ddp/store/tcp_store.h"
 #include "launcher/nodes/worker_keys.h"
 #include "support/child_process.h"
+#include "support/files.h"
 
 using Catch::Matchers::Contains;
 using ddp::test::ChildProcess;
@@ -59,9 +60,12 @@ TEST_CASE("a signal ends the job even if restarts are left", "[restart]") {
 
 TEST_CASE("a signal while a failed job's ranks are ended counts, too", "[restart]") {
   const int signal_number = GENERATE(SIGTERM, SIGINT);
+  const ddp::test::TemporaryDirectory folder;
+  const std::string up = folder / "up";  // rank 0 has its trap
   ChildProcess child = launch({"--max_restarts", "5", "--show", "all"},
-                              "trap 'echo asked >&2' TERM; [ $RANK = 0 ] || exit 5; "
-                              "while :; do sleep 0.01; done");
+                              "trap 'echo asked >&2' TERM; [ $RANK = 0 ] || { until [ -e " + up +
+                                  " ]; do sleep 0.01; done; exit 5; }; touch " + up +
+                                  "; while :; do sleep 0.01; done");
   child.wait_until(
       [](const ChildProcess& c) { return c.err().find("asked") != std::string::npos; });
   child.send_signal(signal_number);
