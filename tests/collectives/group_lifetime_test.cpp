@@ -118,8 +118,11 @@ TEST_CASE("a group that is destroyed ends what was submitted", "[collectives]") 
   for (const Backend backend : test::backends()) {
     for (const std::size_t count : {std::size_t{1}, std::size_t{100'000}}) {
       std::vector<std::vector<float>> values(2, std::vector<float>(count, 1));
+      test::Gate submitted;  // a rank that leaves waits a second for the others
       run_groups(backend, 2, [&](ProcessGroup& group) {
         (void)group.all_reduce(buffer_of(values[static_cast<std::size_t>(group.rank())]));
+        submitted.raise();
+        expect(submitted.wait_for(2), "both ranks to submit");
       });
       for (const auto& sums : values) CHECK(sums == std::vector<float>(count, 2));
     }
@@ -224,11 +227,16 @@ TEST_CASE("memory is released while an operation waits that does not use it", "[
 
 TEST_CASE("memory that an operation uses is released behind it", "[collectives]") {
   for (const Backend backend : test::backends()) {
-    run_groups(backend, 2, [](ProcessGroup& group) {
+    test::Gate releases;
+    run_groups(backend, 2, [&](ProcessGroup& group) {
       Allocation memory = group.allocate(1000 * sizeof(float));
-      if (group.rank() == 1) std::this_thread::sleep_for(100ms);
+      if (group.rank() == 1) {
+        expect(releases.wait_for(1), "rank 0 to release");
+        std::this_thread::sleep_for(100ms);
+      }
       const Work work = group.all_reduce({memory.data(), 1000, DType::kFloat32, kCpuDevice});
       const auto begin = Clock::now();
+      releases.raise();
       memory = {};
       expect(group.rank() == 1 || Clock::now() - begin > 50ms, "it waited");
       work.wait();
