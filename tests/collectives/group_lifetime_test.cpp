@@ -262,8 +262,8 @@ TEST_CASE("a rank of a tcp group that cannot reach another one names its address
   const auto store = std::make_shared<HashStore>();
   store->set("tcp/0", "127.0.0.1\n1\n12345\n");  // nobody listens on that port
   const std::string error = error_of([&] {
-    (void)make_tcp_process_group(
-        {.store = store, .rank = 1, .world_size = 2, .start_timeout = 400ms}, "127.0.0.1");
+    (void)make_tcp_process_group({.store = store, .rank = 1, .world_size = 2, .start_timeout = 4s},
+                                 "127.0.0.1");
   });
   CHECK_THAT(error, Catch::StartsWith("[tcp] rank 1 (127.0.0.1) cannot connect to its peers: rank "
                                       "0: cannot connect to 127.0.0.1:1 ("));

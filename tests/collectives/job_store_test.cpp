@@ -62,9 +62,9 @@ TEST_CASE("stores of several endpoints that a process hosts are shared, each by 
 TEST_CASE("a rank that waits for the store says at which addresses", "[start]") {
   const WorkerEnv env{.rank = 1, .world_size = 2, .master = {"127.0.0.2,127.0.0.3", 1}};
   std::string said;
-  StartPatience patience(1s, to_string(env.master), 200ms,
+  StartPatience patience(4s, to_string(env.master), 200ms,
                          [&](std::string_view text) { said = text; });
-  CHECK_THAT(test::error_of([&] { (void)open_job_store({}, env, 1s, patience); }),
+  CHECK_THAT(test::error_of([&] { (void)open_job_store({}, env, 4s, patience); }),
              Contains("has not reached the store at 127.0.0.2,127.0.0.3:1 (127.0.0.2:1, "));
   CHECK_THAT(said, StartsWith("[init] no answer from the store at 127.0.0.2,127.0.0.3:1 "
                               "(127.0.0.2:1, 127.0.0.3:1) after "));
