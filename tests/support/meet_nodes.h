@@ -12,6 +12,8 @@
 #include "launcher/nodes/patience.h"
 #include "launcher/output/console.h"
 #include "launcher/processes/signals.h"
+#include "support/becomes_true.h"
+#include "support/run_ranks.h"
 
 namespace ddp::test {
 
@@ -38,6 +40,17 @@ inline launcher::Meeting meet(const launcher::NodePlan& plan, int workers,
   const launcher::Node self{
       .host = "host" + std::to_string(plan.rank.value_or(9)), .launcher = 100, .workers = workers};
   return launcher::meet_nodes(plan, self, waiting.patience);
+}
+
+// The error of a launcher that does not wait for the others. It is another one if the store's
+// thread answers late, so the launcher is started again until the error has this text.
+inline std::string error_at_once(const launcher::NodePlan& plan, const std::string& text) {
+  std::string error;
+  (void)becomes_true([&] {
+    error = error_of([&] { (void)meet(plan, 1, Timeout(0)); });
+    return error.find(text) != std::string::npos;
+  });
+  return error;
 }
 
 }  // namespace ddp::test
