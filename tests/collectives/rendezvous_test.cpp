@@ -9,6 +9,7 @@
 #include "ddp/collectives/start/backend_choice.h"
 #include "ddp/store/tcp_server.h"
 #include "ddp/store/tcp_store.h"
+#include "support/free_endpoint.h"
 #include "support/grouping_locale.h"
 #include "support/groups.h"
 
@@ -219,11 +220,7 @@ TEST_CASE("options that do not say how to reach the others are refused at once",
 }
 
 TEST_CASE("a rank 0 that hosts the store waits until all have read the error", "[rendezvous]") {
-  Endpoint endpoint;
-  {
-    const TcpServer server({"127.0.0.1", 0});
-    endpoint = server.endpoint();
-  }
+  const Endpoint endpoint = test::free_endpoint();
   test::run_ranks(4, [&](int rank) {
     const std::string error = error_of([&] {
       (void)init_process_group({.backend = rank == 3 ? Backend::kTcp : Backend::kShm,

@@ -8,9 +8,9 @@
 #include <cstdio>
 #include <filesystem>
 
-#include "ddp/base/net/socket.h"
 #include "support/becomes_true.h"
 #include "support/files.h"
+#include "support/free_endpoint.h"
 #include "support/launch.h"
 #include "support/terminal.h"
 
@@ -384,7 +384,7 @@ TEST_CASE("--detach names a log file in the root folder without a superfluous sl
 
 TEST_CASE("--detach prints pid and log file soon, even if it waits for other nodes", "[detach]") {
   const TemporaryDirectory folder;
-  const std::uint16_t port = ddp::Socket::listen({"127.0.0.1", 0}).local_endpoint().port;
+  const std::uint16_t port = ddp::test::free_endpoint().port;
   ChildProcess child =
       launch_node(0, port,
                   {"/bin/sh", "-c", "cd " + folder.path().string() + " && exec \"$@\"", "sh",

@@ -21,17 +21,9 @@
 using namespace ddp::test::launch;
 using Catch::Matchers::Contains;
 using ddp::test::ChildProcess;
+using ddp::test::free_endpoint;
 using ddp::test::TemporaryDirectory;
 using ddp::test::wait_until_gone;
-
-namespace {
-
-// A port that was free a moment ago.
-std::uint16_t free_port(const std::string& address) {
-  return ddp::Socket::listen({address, 0}).local_endpoint().port;
-}
-
-}  // namespace
 
 TEST_CASE(
     "the victims of a failure are not named as the cause, even if their node hears of it first",
@@ -48,7 +40,7 @@ TEST_CASE(
                        "--master_addr",
                        address,
                        "--master_port",
-                       std::to_string(free_port(address))};
+                       std::to_string(free_endpoint(address).port)};
   const auto launch = [&job](const std::string& node) {
     Strings argv = command(job);
     argv.insert(argv.end(),
@@ -97,7 +89,7 @@ TEST_CASE("nodes that cannot meet because another program has the port are told 
 
 TEST_CASE("a launcher whose node 0 does not answer obeys signals, and its agent dies with it",
           "[launcher][nodes]") {
-  const std::uint16_t port = ddp::test::free_endpoint().port;
+  const std::uint16_t port = free_endpoint().port;
   ChildProcess asked = launch_node(1, port, command({"true"}));
   ChildProcess killed = launch_node(1, port, command({"true"}));
   asked.wait_for_output("waiting: node 0");
@@ -115,7 +107,7 @@ TEST_CASE("Ctrl-C ends the wait for a failed node that does not tell its failure
   // At exit, LeakSanitizer traces its process, and sometimes hangs if signals come then.
   const ddp::test::ScopedVariable no_leaks("ASAN_OPTIONS", "detect_leaks=0");
   const TemporaryDirectory folder;
-  const std::uint16_t port = free_port("127.0.0.1");
+  const std::uint16_t port = free_endpoint().port;
   const auto argv = [&folder](const std::string& workers, const std::string& script) {
     return command({"-n", workers, "--", "sh", "-c", script, folder.path().string()});
   };
@@ -138,7 +130,7 @@ TEST_CASE("Ctrl-C ends the wait for a failed node that does not tell its failure
 
 TEST_CASE("a second Ctrl-C does not wait for the grace period of other nodes either",
           "[launcher][verdict]") {
-  const std::uint16_t port = free_port("127.0.0.1");
+  const std::uint16_t port = free_endpoint().port;
   const int from = GENERATE(0, 1);  // the node whose launcher gets it
   CAPTURE(from);
   const Strings argv = command({"-n", "1", "--grace", "1000", "--", "sh", "-c", kStubborn});
@@ -161,7 +153,7 @@ TEST_CASE("a second Ctrl-C does not wait for the grace period of other nodes eit
 
 TEST_CASE("Ctrl-C to a launcher whose worker has failed ends those of other nodes",
           "[launcher][verdict]") {
-  const std::uint16_t port = free_port("127.0.0.1");
+  const std::uint16_t port = free_endpoint().port;
   const TemporaryDirectory folder;
   // Rank 0 fails, and rank 1 does not end when it is asked to.
   const std::string script =
@@ -181,7 +173,7 @@ TEST_CASE("Ctrl-C to a launcher whose worker has failed ends those of other node
 
 TEST_CASE("ranks of another node, which may have ended before, are not said to have stopped",
           "[launcher][verdict]") {
-  const std::uint16_t port = free_port("127.0.0.1");
+  const std::uint16_t port = free_endpoint().port;
   ChildProcess node0 = launch_node(
       0, port,
       command({"-n", "1", "--", "sh", "-c",
@@ -196,7 +188,7 @@ TEST_CASE("ranks of another node, which may have ended before, are not said to h
 
 TEST_CASE("after ranks of its node have ended, a failed one's verdict counts no others",
           "[launcher][verdict]") {
-  const std::uint16_t port = free_port("127.0.0.1");
+  const std::uint16_t port = free_endpoint().port;
   const TemporaryDirectory folder;
   const std::string pid = folder / "pid";
   // Rank 0 fails once its launcher has seen the end of rank 1.

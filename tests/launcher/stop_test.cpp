@@ -12,8 +12,8 @@
 #include <string>
 #include <vector>
 
-#include "ddp/base/net/socket.h"
 #include "support/files.h"
+#include "support/free_endpoint.h"
 #include "support/launch.h"
 
 using Catch::Matchers::Contains;
@@ -251,7 +251,7 @@ std::chrono::microseconds cpu_time_of_children() {
 }  // namespace
 
 TEST_CASE("launchers of several nodes sleep while the workers have time to end", "[stop]") {
-  const std::uint16_t port = ddp::Socket::listen({"127.0.0.1", 0}).local_endpoint().port;
+  const std::uint16_t port = ddp::test::free_endpoint().port;
   const auto before = cpu_time_of_children();
   const Strings argv = shell({"-n", "1", "--grace", "5"}, kStubborn);
   ChildProcess node0 = launch_node(0, port, argv);

@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "ddp/base/error.h"
-#include "ddp/base/net/socket.h"
 #include "ddp/store/tcp_server.h"
 #include "support/child_process.h"
+#include "support/free_endpoint.h"
 
 namespace ddp::test {
 
@@ -31,8 +31,7 @@ class Job {
       const std::string& patience = "quick",
       const std::function<Environment(int rank)>& more_environment = {},
       StoreHost host = StoreHost::kTest)
-      : store_(host == StoreHost::kTest ? server_.emplace(kAnyPort).endpoint()
-                                        : Socket::listen(kAnyPort).local_endpoint()) {
+      : store_(host == StoreHost::kTest ? server_.emplace(kAnyPort).endpoint() : free_endpoint()) {
     for (int rank = 0; rank < world_size; ++rank) {
       const std::string r = std::to_string(rank);
       const std::string n = std::to_string(world_size);
