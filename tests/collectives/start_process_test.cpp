@@ -177,7 +177,7 @@ TEST_CASE("a second rank 0 that tries to host the store gets an error about the 
 }
 
 TEST_CASE("only a process that comes with a rank of a running job is refused", "[start]") {
-  test::Job job(2, "loop", "shm");
+  test::Job job(2, "loop", "shm", "patient");  // no warning of a late rank
   job.wait_until_ready();
   ChildProcess second = worker(1, 2, job.store(), true);
   CHECK(second.wait(kBound) == 3);
