@@ -208,11 +208,11 @@ TEST_CASE("a loss that anybody has written is reported as one short line", "[nod
 TEST_CASE("all nodes report the same about a node that vanishes", "[nodes]") {
   const TcpServer server({"127.0.0.1", 0});
   run_ranks(3, [&](int rank) {
-    const SignsOfLife signs{.period = 50ms, .vanished = 2s};
+    const SignsOfLife signs{.period = 50ms, .vanished = 5s};
     NodeWatch watch(meet(plan_of(rank, 3, server), 1), signs);
     if (rank == 2) return;
     const std::string lost = await(watch, is_bad).lost;
-    expect(lost == "node 2 (host2) has vanished: no sign of life for 2 s", lost);
+    expect(lost == "node 2 (host2) has vanished: no sign of life for 5 s", lost);
     expect(!watch.wait_for_all(), "its workers are not waited for");
   });
 }
@@ -234,7 +234,7 @@ TEST_CASE("a node whose store ends with node 0 has learnt before which node is l
 TEST_CASE("node 0 waits no longer for others if several nodes have vanished", "[nodes]") {
   const TcpServer server({"127.0.0.1", 0});
   run_ranks(4, [&](int rank) {
-    const SignsOfLife signs{.period = 50ms, .vanished = 2s};
+    const SignsOfLife signs{.period = 50ms, .vanished = 5s};
     NodeWatch watch(meet(plan_of(rank, 4, server), 1), signs);
     if (rank > 1) return;
     (void)await(watch, is_bad);
@@ -248,14 +248,14 @@ TEST_CASE("a failed node that vanishes before it has told its failure is reporte
           "[nodes]") {
   const TcpServer server({"127.0.0.1", 0});
   run_ranks(2, [&](int rank) {
-    const SignsOfLife signs{.period = 50ms, .vanished = 2s};
+    const SignsOfLife signs{.period = 50ms, .vanished = 5s};
     NodeWatch watch(meet(plan_of(rank, 2, server), 1), signs);
     if (rank == 1) watch.claim_failure();
     (void)await(watch, is_bad);
     if (rank == 1) return;
     expect(!watch.agree_on_failure("own"), "node 1 does not tell its failure");
     const std::string lost = watch.news().lost;
-    expect(lost == "node 1 (host1) has vanished: no sign of life for 2 s", lost);
+    expect(lost == "node 1 (host1) has vanished: no sign of life for 5 s", lost);
   });
 }
 

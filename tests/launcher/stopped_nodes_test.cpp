@@ -119,11 +119,11 @@ TEST_CASE("the other nodes wait for a node 0 that is stopped for a while", "[nod
 
 namespace {
 
-constexpr SignsOfLife kQuickSigns{.period = 50ms, .vanished = 2s};
+constexpr SignsOfLife kQuickSigns{.period = 50ms, .vanished = 4s};
 
-// Runs two nodes for 5 s.
+// Runs two nodes for 8 s.
 int run_for_a_while(int pipe) try {
-  const Deadline end = Deadline::after(5s);
+  const Deadline end = Deadline::after(8s);
   const TcpServer server({"127.0.0.1", 0});
   run_ranks(2, [&](int rank) {
     NodeWatch watch(meet(plan_of(rank, 2, server), 1), kQuickSigns);
@@ -145,6 +145,6 @@ int run_for_a_while(int pipe) try {
 TEST_CASE("a job that is suspended on all nodes loses no node", "[nodes]") {
   StoppableProcess job(run_for_a_while);
   (void)job.read();
-  job.stop_for(3s);
+  job.stop_for(5s);
   CHECK(job.wait() == 0);
 }
