@@ -252,7 +252,7 @@ TEST_CASE("a rank 0 that is stopped in on_rank0 is reported, even if it hosts th
           "[process][hang]") {
   Job job(3, "on_rank0", "auto", "quick", {}, test::StoreHost::kRank0);
   job[0].wait_for_output("waiting");
-  std::this_thread::sleep_for(1s);  // until the others know that rank 0 is there
+  std::this_thread::sleep_for(4s);  // until the others know that rank 0 is there
   job[0].send_signal(SIGSTOP);
   for (const int rank : {1, 2}) {
     CHECK(job[rank].wait(3 * kBound) == 3);

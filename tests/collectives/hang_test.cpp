@@ -65,7 +65,7 @@ std::shared_ptr<ProcessGroup> make_group(Backend backend, GroupConfig config) {
 }
 
 // There is one report, and by then all that wait must have begun to, and the watches must know it.
-constexpr HangWatchOptions kReportOnce = {.period = 10ms, .patience = 2s, .window = 1h};
+constexpr HangWatchOptions kReportOnce = {.period = 10ms, .patience = 5s, .window = 1h};
 // For tests of what is known when an operation times out.
 constexpr HangWatchOptions kImpatient = {.period = 10ms, .patience = 200ms, .window = 1h};
 
