@@ -90,7 +90,7 @@ struct Wait {
 
 Wait wait_for_others(Store& store, const Hello& self) {
   Wait wait;
-  StartPatience patience(2s, "here:1", 200ms,
+  StartPatience patience(5s, "here:1", 200ms,
                          [&](std::string_view line) { wait.lines.emplace_back(line); });
   try {
     (void)agree_on_plan(store, self, patience);
@@ -166,7 +166,7 @@ TEST_CASE("init_process_group names who is missing", "[start]") {
                                 .world_size = 3,
                                 .store = store,
                                 .ranks_are_threads = true,
-                                .start_timeout = 3s});
+                                .start_timeout = 6s});
     });
   });
   for (const std::string& error : errors) {
