@@ -109,7 +109,7 @@ class LateStore final : public StoreOfRank0 {
 class SilentStore final : public StoreOfRank0 {
  public:
   using StoreOfRank0::StoreOfRank0;
-  static constexpr Timeout kSilence = 1500ms;
+  static constexpr Timeout kSilence = 3500ms;
 
   std::string get(std::string_view key, Timeout timeout) override {
     if (!key.ends_with("on_rank0_0/beat") || is_back_) return StoreOfRank0::get(key, timeout);
@@ -264,7 +264,7 @@ TEST_CASE("a store that does not answer for a while is not taken for a frozen ra
           "[on_rank0]") {
   run_with_store<SilentStore>(identify_self(0, kCpuDevice), [](ProcessGroup& group) {
     const auto work = [] { std::this_thread::sleep_for(SilentStore::kSilence + 1s); };
-    on_rank0(group, work, {.period = 20ms, .silence = 1s});
+    on_rank0(group, work, {.period = 20ms, .silence = 3s});
   });
 }
 

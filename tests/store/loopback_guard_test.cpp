@@ -85,7 +85,7 @@ class ServerOf {
 bool can_set(const Endpoint& server, uid_t user, const std::string& key) {
   const pid_t client = fork_as(user, [&] {
     try {
-      TcpStore(server, 2s).set(key, "");
+      TcpStore(server, 10s).set(key, "");
       return 0;
     } catch (const Error&) {
       return 1;
