@@ -192,14 +192,14 @@ TEST_CASE("Ctrl-Z on a terminal suspends the workers, and fg continues them",
 }
 
 TEST_CASE("while a job is suspended it is not started again", "[guardian][terminal]") {
-  // The pause before the second restart is two seconds: time to stop the job, and to see it stay
+  // The pause before the third restart is four seconds: time to stop the job, and to see it stay
   // so.
   const std::string shell_script =
-      "set -m; \"$@\"; echo stopped >&3; sleep 4; echo continued >&3; fg";
-  Terminal terminal({"sh", "-c", shell_script, "sh", DDP_LAUNCH_PATH, "--max_restarts", "2", "--",
-                     "sh", "-c",
-                     "case $TORCHELASTIC_RESTART_COUNT in 0) exit 3 ;; 2) exec echo again >&3 ;; "
-                     "esac; echo fails >&3; exit 3"});
+      "set -m; \"$@\"; echo stopped >&3; sleep 6; echo continued >&3; fg";
+  Terminal terminal(
+      {"sh", "-c", shell_script, "sh", DDP_LAUNCH_PATH, "--max_restarts", "3", "--", "sh", "-c",
+       "case $TORCHELASTIC_RESTART_COUNT in 0 | 1) exit 3 ;; 3) exec echo again >&3 ;; "
+       "esac; echo fails >&3; exit 3"});
   terminal.read_report("fails\n");
   terminal.type("\x1a");
   terminal.read_report("stopped\n");

@@ -252,7 +252,7 @@ TEST_CASE("a rank that ends with 0 and never joins those that wait for it is nam
           "[launcher][verdict]") {
   // The other ranks wait by then.
   const std::string script =
-      "[ $RANK = 1 ] && { sleep 2; exit 0; }; exec '" DDP_COLLECTIVE_WORKER_PATH "' loop shm";
+      "[ $RANK = 1 ] && { sleep 5; exit 0; }; exec '" DDP_COLLECTIVE_WORKER_PATH "' loop shm";
   ChildProcess child(shell({"-n", "3"}, script));
   child.wait_for_output(
       "ddp-launch: rank 1 ended with code 0 without init_process_group, where ranks 0, 2 wait for "
