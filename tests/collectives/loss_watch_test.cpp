@@ -112,7 +112,7 @@ TEST_CASE("an operation that waits for a dead rank breaks the group", "[loss-wat
 
 TEST_CASE("a dead rank has some time from its loss, and from the operation's turn",
           "[loss-watch]") {
-  constexpr Timeout kGrace{1000};
+  constexpr Timeout kGrace{3000};
   Survivor survivor;
   LossWatch watch = survivor.watch(kGrace);
   survivor.recorder.submitted(1, call(CollectiveKind::kBarrier));

@@ -149,7 +149,7 @@ TEST_CASE("a mesh in which ranks are missing says which did not call, or which i
 
 TEST_CASE("a rank that waits to be connected names the ranks and the addresses every few seconds",
           "[tcp]") {
-  constexpr Timeout kLonger = StartPatience::kPeriod + 1500ms;
+  constexpr Timeout kLonger = StartPatience::kPeriod + 4s;
   const auto store = std::make_shared<HashStore>();
   const Endpoint nobody = Socket::listen({kAddress, 0}).local_endpoint();  // refuses
   const auto make = [&](int rank, const std::string& prefix) {
@@ -167,7 +167,8 @@ TEST_CASE("a rank that waits to be connected names the ranks and the addresses e
   CHECK_THAT(log.text(), Catch::Contains("[tcp] rank 0 (127.0.0.1) cannot connect to its "
                                          "peers yet: no connection from ranks 1, 2 has come to " +
                                          std::string(kAddress) + ":"));
-  CHECK_THAT(log.text(), Catch::Contains("[tcp] rank 1 (127.0.0.1) cannot connect to its peers "
-                                         "yet: rank 0 cannot be reached at " +
-                                         to_string(nobody) + " after 5 s; "));
+  CHECK_THAT(log.text(),
+             Catch::Matches("[^]*\\[tcp\\] rank 1 \\(127.0.0.1\\) cannot connect to its peers yet: "
+                            "rank 0 cannot be reached at " +
+                            to_string(nobody) + " after [5-8] s; [^]*"));
 }
