@@ -93,7 +93,7 @@ TEST_CASE("srun starts launchers without flags, each of them a node", "[slurm]")
 }
 
 TEST_CASE("a launcher that waits for tasks that are none says who has counted them", "[slurm]") {
-  ChildProcess launcher({DDP_LAUNCH_PATH, "--timeout-start", "0.001", "true"},
+  ChildProcess launcher({DDP_LAUNCH_PATH, "--timeout-start", "5", "true"},
                         {.environment = task_on_one_node(5, 0)});
   CHECK(launcher.wait() == 2);
   CHECK_THAT(launcher.err(), Contains("missing node 1") &&

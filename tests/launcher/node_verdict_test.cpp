@@ -81,7 +81,7 @@ TEST_CASE("nodes that cannot meet because another program has the port are told 
   const ddp::Socket taken = ddp::Socket::listen({address, 0});
   const Result result = run(command({"--nnodes=2", "--rdzv_backend=c10d",
                                      "--rdzv_endpoint=" + to_string(taken.local_endpoint()),
-                                     "--timeout_start=1", "true"}),
+                                     "--timeout_start=6", "true"}),
                             kStopBound);
   CHECK(result.exit_code != 0);
   CHECK_THAT(result.err, Contains(" is held by pid " + std::to_string(::getpid()) + " ("));
