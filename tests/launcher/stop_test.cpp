@@ -145,22 +145,22 @@ TEST_CASE("workers that are killed after the grace period are named", "[stop]") 
   const int signal_number = GENERATE(SIGTERM, SIGINT, SIGUSR1);
   const int exit_code = 128 + (signal_number == SIGINT ? SIGINT : SIGTERM);
   const Result one =
-      stop({"-n", "2", "--grace", "1.5"}, "[ $RANK = 0 ] || trap '' TERM USR1", 2, signal_number);
+      stop({"-n", "2", "--grace", "3.5"}, "[ $RANK = 0 ] || trap '' TERM USR1", 2, signal_number);
   CHECK(one.exit_code == exit_code);
   CHECK(last_line(one.err) ==
-        "ddp-launch: rank 1 had not ended after 1.5 s and was killed; give it longer with --grace "
+        "ddp-launch: rank 1 had not ended after 3.5 s and was killed; give it longer with --grace "
         "SECONDS");
   const Result two =
-      stop({"-n", "3", "--grace", "1.5"}, "[ $RANK = 1 ] || trap '' TERM USR1", 3, signal_number);
+      stop({"-n", "3", "--grace", "3.5"}, "[ $RANK = 1 ] || trap '' TERM USR1", 3, signal_number);
   CHECK(two.exit_code == exit_code);
   CHECK(last_line(two.err) ==
-        "ddp-launch: ranks 0, 2 had not ended after 1.5 s and were killed; give them longer with "
+        "ddp-launch: ranks 0, 2 had not ended after 3.5 s and were killed; give them longer with "
         "--grace SECONDS");
 }
 
 // More time would not help it.
 TEST_CASE("a worker that could not end because it was stopped is told from a slow one", "[stop]") {
-  const Result result = stop({"-n", "3", "--grace", "1.5"},
+  const Result result = stop({"-n", "3", "--grace", "3.5"},
                              "[ $RANK = 0 ] || trap '' TERM; "
                              "[ $RANK != 2 ] || { echo pid=$$. >&2; kill -STOP $$; }",
                              3);
@@ -168,15 +168,15 @@ TEST_CASE("a worker that could not end because it was stopped is told from a slo
   CHECK_THAT(result.err, Contains("ddp-launch: rank 2 could not end, because it was stopped "
                                   "(SIGSTOP), and was killed\n"));
   CHECK(last_line(result.err) ==
-        "ddp-launch: rank 1 had not ended after 1.5 s and was killed; give it longer with --grace "
+        "ddp-launch: rank 1 had not ended after 3.5 s and was killed; give it longer with --grace "
         "SECONDS");
 }
 
 TEST_CASE("a failure is reported together with the killed workers", "[stop]") {
   const Result result =
-      stop({"-n", "2", "--grace", "1.5"}, "trap '[ $RANK = 1 ] && exit 9' TERM", 2);
+      stop({"-n", "2", "--grace", "3.5"}, "trap '[ $RANK = 1 ] && exit 9' TERM", 2);
   CHECK(result.exit_code == 9);
-  CHECK_THAT(result.err, Contains("rank 0 had not ended after 1.5 s and was killed; give it longer "
+  CHECK_THAT(result.err, Contains("rank 0 had not ended after 3.5 s and was killed; give it longer "
                                   "with --grace SECONDS\n"));
   CHECK_THAT(last_line(result.err), Contains("rank 1 (") && Contains("exited with code 9"));
 }
